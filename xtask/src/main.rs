@@ -64,7 +64,8 @@ enum Command {
     },
     /// Count the instructions of a fixed set of work by callgrind, and compare with bench/instructions.txt.
     Counts,
-    /// The live tests of one protocol: ahp, mcp, contextvm, loro, vscode.
+    /// The live tests of one protocol: ahp, mcp, contextvm, loro, vscode, tywrap; or page, that of the admin page in
+    /// a browser.
     Interop {
         /// Which; all if absent.
         name: Option<String>,
@@ -82,7 +83,7 @@ enum Command {
     Packages,
     /// All seeds, big sizes, long fuzzing. Its outcome belongs into docs/TRUST.md.
     Long {
-        /// One part: seeds, carry, ahp, tywrap, mcp, contextvm, loro, fleet, package, fuzz; all if absent.
+        /// One part: seeds, carry, ahp, tywrap, mcp, contextvm, loro, fleet, soak, package, fuzz; all if absent.
         name: Option<String>,
         /// Seconds for each fuzz target.
         #[arg(long, default_value = "600")]

@@ -15,8 +15,8 @@ use breakbulk::tywrap::Host;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::number;
 use crate::size::Size;
+use crate::{number, output};
 
 /// The forms of a target, for error texts.
 const FORMS: &str = "a target is python: (or python:INTERPRETER, python:VIRTUALENV), tywrap+exec:COMMAND or vscode+tcp:HOST:PORT";
@@ -53,7 +53,7 @@ pub(crate) struct Call {
     /// The largest request and the largest result
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     max_message: Size,
-    /// A larger message is sent in frames with this much data
+    /// A larger message is sent in frames with at most this much data each
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     max_frame: Size,
 }
@@ -118,6 +118,8 @@ impl FromStr for Target {
 
 impl Call {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        // Before the call is made: its result would be lost.
+        output::check(self.output.as_deref(), false)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -142,17 +144,8 @@ impl Call {
         outcome
     }
 
-    fn timeout(&self) -> Result<Option<Duration>, Failure> {
-        if self.timeout == 0.0 {
-            return Ok(None);
-        }
-        let timeout = Duration::try_from_secs_f64(self.timeout);
-        timeout.map(Some).map_err(|_| {
-            Failure::Usage(format!(
-                "--timeout {} is no time; give seconds, or 0 for ever",
-                self.timeout
-            ))
-        })
+    fn timeout(&self) -> Option<Duration> {
+        number::time_limit(self.timeout)
     }
 }
 

@@ -6,7 +6,7 @@ mod serve;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::number::whole;
+use crate::number;
 use crate::size::Size;
 
 const RULES: &str = "\
@@ -29,9 +29,9 @@ pub(crate) struct Echo {
     /// Run as the client instead: start COMMAND and ask it for a result of this size, at most 1GiB
     #[arg(long, value_name = "SIZE", requires = "command")]
     ask: Option<Size>,
-    /// With --ask: how long it may take, in seconds. When it is over, the exit code is 124
-    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>, default_value_t = 60, requires = "ask")]
-    timeout: u64,
+    /// With --ask: how long it may take, in seconds; 0 is for ever. When it is over, the exit code is 124
+    #[arg(long, value_name = "SECONDS", value_parser = number::seconds, default_value_t = 60.0, requires = "ask")]
+    timeout: f64,
     /// With --ask: the command that is the server, or leads to it
     #[arg(
         value_name = "COMMAND",

@@ -6,13 +6,15 @@ use std::io;
 /// What went wrong; each kind has its exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line asks for something impossible: 2.
+    /// The command line asks for something impossible, or what it names cannot be used or reached: 2.
     Usage(String),
+    /// A file that it names cannot be opened: 2.
+    Open(String, io::Error),
     /// The input breaks the format or a limit: 1.
     Input(String),
     /// What had begun could not be finished: 1.
     Session(String),
-    /// A file cannot be read or written: 1.
+    /// A file that was opened cannot be read or written any further: 1.
     Io(String, io::Error),
     /// The time limit has passed: 124, as `timeout` has it.
     TimedOut(String),
@@ -25,7 +27,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
+            Self::Usage(_) | Self::Open(..) => 2,
             Self::TimedOut(_) => 124,
             Self::Interrupted(_) => 130,
             Self::Input(_) | Self::Session(_) | Self::Io(..) | Self::Pipe => 1,
@@ -49,7 +51,7 @@ impl fmt::Display for Failure {
             | Self::Session(what)
             | Self::TimedOut(what)
             | Self::Interrupted(what) => f.write_str(what),
-            Self::Io(name, error) => write!(f, "{name}: {error}"),
+            Self::Open(name, error) | Self::Io(name, error) => write!(f, "{name}: {error}"),
             Self::Pipe => f.write_str("the reader of the output has left"),
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn open(path: Option<&Path>) -> Result<Input, Failure> {
     match path {
         Some(path) if path != Path::new("-") => {
             let name = path.display().to_string();
-            let file = File::open(path).map_err(|error| Failure::Io(name.clone(), error))?;
+            let file = open_file(path)?;
             let length = file
                 .metadata()
                 .ok()
@@ -42,6 +42,15 @@ pub(crate) fn open(path: Option<&Path>) -> Result<Input, Failure> {
             name: "standard input".to_owned(),
         }),
     }
+}
+
+/// Opens a file. A folder can be opened too, and fails only when it is read.
+pub(crate) fn open_file(path: &Path) -> Result<File, Failure> {
+    let opened = match path.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => File::open(path),
+    };
+    opened.map_err(|error| Failure::Open(path.display().to_string(), error))
 }
 
 /// Bytes at the beginning of an input that are used to detect its format.

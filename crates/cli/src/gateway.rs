@@ -43,14 +43,30 @@ const NAME: &str = "gateway";
 /// The variable with the secret of a fleet.
 const FLEET_SECRET: &str = "BREAKBULK_FLEET_SECRET";
 
-/// The end of `--help`: endpoints, what two of them make, limits, and examples.
+/// What `--help` begins with.
+pub(crate) const EXAMPLES: &[&str] = &[
+    "breakbulk gateway --listen ws://8080 \\\n      --to 'exec:npx some-mcp-server' --max-frame 100KB",
+    "breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB",
+    "breakbulk gateway --listen stdio: \\\n      --to 'https://mcp.example/mcp?token-file=FILE'",
+    "breakbulk gateway --listen http://127.0.0.1:8080/mcp \\\n      --to 'exec:npx some-mcp-server'",
+    "breakbulk gateway --listen 'tcp://7000?framing=content-length' \\\n      --to ws://127.0.0.1:8080",
+    "breakbulk gateway --listen ahp+http://8080/tunnel \\\n      --to 'exec:npx some-mcp-server' --max-frame 64KiB",
+    "breakbulk gateway --listen stdio: \\\n      --to ahp+https://host.example/tunnel --max-frame 64KiB",
+    "breakbulk gateway --listen nats://127.0.0.1:4222/tools \\\n      --to 'exec:npx some-mcp-server'",
+    "breakbulk gateway --listen ws://8080 \\\n      --to 'exec:npx some-mcp-server' --fleet 'nats://10.0.0.5?secret-file=FILE'",
+    "breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' \\\n      --to 'exec:npx some-mcp-server'",
+    "breakbulk gateway --listen stdio: \\\n      --to 'cep22+nostr:wss://relay.example?server=npub1…'",
+];
+
+/// The end of `--help`: endpoints, what two of them make, and limits.
 const RULES: &str = "\
 An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   stdio:
       this process's own standard streams
   exec:COMMAND
-      a command's standard streams; quotes and backslashes as in a shell, but no
-      shell: for pipes and the like exec:sh -c '…'
+      the standard streams of a command, which the gateway starts for each
+      client. Quotes and backslashes as in a shell, but no shell runs it: for
+      pipes and the like exec:sh -c '…'
   tcp://HOST:PORT
       a TCP socket; to listen, tcp://PORT is tcp://127.0.0.1:PORT, and port 0
       any free one. It has no token: beyond this machine it needs --allow-remote
@@ -88,8 +104,9 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
   cep22+nostr:RELAY[,RELAY…]?server=PUBKEY
       as a target: that server (npub or hex)
   WIRE+
-      ahp (the default of WebSockets: what is large is cut), whole (of streams:
-      one message, one frame, however large), loro, cep22 (of relays)
+      how messages become frames: ahp+ (the default of WebSockets) cuts what is
+      large; whole+ (the default of streams) never cuts: each message is one
+      frame, however large; loro+ cuts binary messages; cep22+ is for relays
   OPTIONS
       framing=lines|content-length|ipc (streams; ipc is VSCode's ipc.net, whose
       frames pass as they are), token-file=FILE, cert=FILE&key=FILE (the
@@ -122,7 +139,8 @@ An endpoint is [WIRE+]TRANSPORT:ADDRESS[?OPTIONS]:
       has sent nothing at all, and 3600 afterwards, since a tool at work may say
       nothing)
 
-What a gateway between two ends does (streams: stdio:, exec:, tcp:, unix:):
+What a gateway does between --listen and --to, in either order (streams: stdio:,
+exec:, tcp:, unix:):
   streams, whole+ws with the same
       passes messages on
   streams, whole+ws with ahp+ws
@@ -153,17 +171,18 @@ Its gateways recognize each other by the WebSocket subprotocol breakbulk.v2, and
 each first tells its limits. Of an AHP program nothing is edited but
 capabilities.chunking and lastSeenServerSeq.
 
-A tunnel outlives its connection: each gateway keeps what the other has not
-acknowledged, and the one that connected connects again and goes on where it
-broke off, for up to --resume-for. After that, or if the other gateway was
+A session of a tunnel survives the loss of the connection between its two
+gateways: each keeps what the other has not acknowledged, and the one that
+connected connects again and continues with the first frame that is missing, for
+up to --resume-for. After that, or if the other gateway was
 restarted, open requests get error -32000, which says so. When the path refuses
 a frame for its size, the tunnel sends smaller ones from then on and says so;
 the gateway that connected keeps the size in --state for the next time.
 --max-frame or a preset overrules what was learned.
 
 With --fleet several gateways behind one load balancer share a NATS, and a
-client that comes back to another member goes on: the member that its new
-connection reached forwards it to the one that has its session. So tunnels are
+client that comes back to another member keeps its session: the member that its
+new connection reached forwards it to the one that has the session. So tunnels are
 resumed (ws://, ahp+http://, nats://), and requests of MCP sessions over http://
 may reach any member. A session lives in one member; if that one is gone, open
 requests of a tunnel get error -32000, requests over HTTP get 404, and the
@@ -194,7 +213,7 @@ target ends it, so does the gateway's.
 client=NAME at an endpoint says that the program there has the limit that is
 known for NAME (breakbulk caps lists such programs): a larger request is
 answered with error -32011, a larger response is replaced by it, a larger
-notification is dropped with a warning, and the program goes on.
+notification is dropped with a warning, and the session continues.
 
 A WebSocket listener answers breakbulk probe of clients that it lets in, within
 8 MiB/s for all probes together; --no-probe turns that off.
@@ -254,38 +273,16 @@ starting anything (exit code 0 or 2). Example:
 After SIGINT, SIGTERM or (without --config) SIGHUP queued messages are still
 sent and open requests are waited for, within --grace; a second signal, a second
 later or more, stops at once. A request that nobody is left to answer gets error
--32000, which says why.
-
-Examples:
-  breakbulk gateway --listen ws://8080 \\
-      --to 'exec:npx some-mcp-server' --max-frame 100KB
-  breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB
-  breakbulk gateway --listen stdio: \\
-      --to 'https://mcp.example/mcp?token-file=FILE'
-  breakbulk gateway --listen http://127.0.0.1:8080/mcp \\
-      --to 'exec:npx some-mcp-server'
-  breakbulk gateway --listen 'tcp://7000?framing=content-length' \\
-      --to ws://127.0.0.1:8080
-  breakbulk gateway --listen ahp+http://8080/tunnel \\
-      --to 'exec:npx some-mcp-server' --max-frame 64KiB
-  breakbulk gateway --listen stdio: \\
-      --to ahp+https://host.example/tunnel --max-frame 64KiB
-  breakbulk gateway --listen nats://127.0.0.1:4222/tools \\
-      --to 'exec:npx some-mcp-server'
-  breakbulk gateway --listen ws://8080 \\
-      --to 'exec:npx some-mcp-server' --fleet 'nats://10.0.0.5?secret-file=FILE'
-  breakbulk gateway --listen 'cep22+nostr:wss://relay.example?key=FILE' \\
-      --to 'exec:npx some-mcp-server'
-  breakbulk gateway --listen stdio: \\
-      --to 'cep22+nostr:wss://relay.example?server=npub1…'";
+-32000, which says why.";
 
 #[derive(Args, Debug)]
-#[command(after_long_help = RULES, after_help = "See --help for what an endpoint is, and examples.")]
+#[command(after_long_help = RULES, after_help = "See --help for examples, and what an endpoint is.")]
 pub(crate) struct Gateway {
     /// The endpoint that programs connect to
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
     listen: Option<String>,
-    /// The target that their messages go to; each program gets its own connection, or its own command
+    /// The target that their messages go to: for each program that connects, the gateway opens another
+    /// connection to it, or starts the command once more
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "config")]
     to: Option<String>,
     /// Several routes and their options from a file (TOML), which SIGHUP reads again
@@ -319,7 +316,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let (check, traces) = (self.check, self.traces.clone());
+        let (check, mut traces) = (self.check, self.traces.clone());
         let mut asked = (self.log.clone(), self.admin.clone(), self.record.clone());
         let mut setup = self.setup()?;
         let parsed = setup.parse()?;
@@ -333,6 +330,9 @@ impl Gateway {
         }
         if let Some(record) = of_file.record.as_ref().filter(|_| !asked.2.is_on()) {
             asked.2 = record.clone();
+        }
+        if let Some(of_file) = of_file.traces.as_ref().filter(|_| !traces.is_on()) {
+            traces = of_file.clone();
         }
         let (log, admin, record) = asked;
         log.start(Level::INFO)?;
@@ -390,6 +390,7 @@ impl Gateway {
             admin: None,
             log: None,
             record: None,
+            traces: None,
             places: Places::new(),
         }))
     }

@@ -15,7 +15,7 @@ struct Page {
 
 const FAILED: (&str, &str) = (
     "1",
-    "the input is wrong, or a file cannot be read or written",
+    "the input is wrong, or reading or writing failed on the way",
 );
 const SESSION: (&str, &str) = ("1", "it failed after it had started");
 const TIMEOUT: (&str, &str) = ("124", "the time of --timeout is over");
@@ -30,9 +30,15 @@ const CERTIFICATES: (&str, &str) = (
     "a file of authorities to trust, instead of the system's",
 );
 
+const COULD_NOT_START: (&str, &str) = (
+    "2",
+    "it could not start: wrong options, a file that cannot be opened, a port\n       in use, a target that cannot be reached",
+);
+
 /// The variables that every command heeds.
-const EVERYWHERE: [(&str, &str); 2] = [
+const EVERYWHERE: [(&str, &str); 3] = [
     ("NO_COLOR", "no colours, if it is set and not empty"),
+    ("TERM", "no colours, if it is dumb"),
     (
         "COLUMNS",
         "the width of the output, instead of the terminal's",
@@ -67,13 +73,13 @@ const PAGES: &[Page] = &[
         ],
         codes: &[(
             "1",
-            "the capture has faults or unfinished transfers, or cannot be read",
+            "the capture has faults or unfinished transfers, or cannot be read on",
         )],
         variables: &[],
     },
     Page {
         command: "gateway",
-        examples: &[],
+        examples: crate::gateway::EXAMPLES,
         codes: &[(
             "1",
             "the session of stdio: lost messages, a listener failed, or a second\n       signal came",
@@ -113,7 +119,7 @@ const PAGES: &[Page] = &[
     Page {
         command: "probe",
         examples: &[],
-        codes: &[("1", "no answer, or nothing passes")],
+        codes: &[("1", "no answer to a probe, or nothing passes")],
         variables: &[TOKEN, CERTIFICATES],
     },
     Page {
@@ -128,7 +134,10 @@ const PAGES: &[Page] = &[
             TIMEOUT,
             ("130", "a signal stopped it"),
         ],
-        variables: &[],
+        variables: &[(
+            "TYWRAP_CODEC_FALLBACK",
+            "how python: sends arrays: json (default), else Arrow",
+        )],
     },
     Page {
         command: "loro",
@@ -210,6 +219,17 @@ const PAGES: &[Page] = &[
         variables: &[],
     },
     Page {
+        command: "explain",
+        examples: &[
+            "breakbulk explain",
+            "breakbulk explain 1009",
+            "breakbulk explain -32011",
+            "breakbulk explain 'the target closed with 1009: message too big'",
+        ],
+        codes: &[],
+        variables: &[],
+    },
+    Page {
         command: "completions",
         examples: &[
             "breakbulk completions zsh > ~/.zfunc/_breakbulk",
@@ -228,7 +248,7 @@ const PAGES: &[Page] = &[
 
 /// The whole command line, with the ends of all `--help` texts.
 pub(crate) fn complete(command: Command) -> Command {
-    let command = command.after_long_help(end(&Page {
+    let page = Page {
         command: "",
         examples: &[
             "breakbulk demo",
@@ -236,12 +256,13 @@ pub(crate) fn complete(command: Command) -> Command {
             "breakbulk gateway --listen stdio: --to ws://127.0.0.1:8080/ --max-frame 100KB",
         ],
         codes: &[
-            ("1", "the input or a file is wrong, or it failed after it had started"),
+            ("1", "the input is wrong, or it failed after it had started"),
             ("124", "a time limit is over"),
             ("130", "a signal stopped it"),
         ],
         variables: &[],
-    }));
+    };
+    let command = command.after_long_help(examples(&page) + &end(&page));
     below(command, "")
 }
 
@@ -264,22 +285,36 @@ fn below(command: Command, words: &str) -> Command {
     })
 }
 
-fn with_end(command: Command, page: &Page) -> Command {
+/// Commands with so many options and rules that nobody would find examples behind them.
+const EXAMPLES_FIRST: [&str; 1] = ["gateway"];
+
+fn with_end(mut command: Command, page: &Page) -> Command {
+    let is_first = EXAMPLES_FIRST.contains(&page.command);
+    if is_first {
+        let about = command.get_about();
+        let about = about.map(ToString::to_string).unwrap_or_default();
+        command = command.long_about(format!("{about}\n\n{}", examples(page).trim_end()));
+    }
     let rules = command.get_after_long_help().or(command.get_after_help());
     let rules = rules
         .map(|rules| format!("{rules}\n\n"))
         .unwrap_or_default();
     let has_short = command.get_after_help().is_some();
-    let command = command.after_long_help(rules + &end(page));
+    let examples = if is_first {
+        String::new()
+    } else {
+        examples(page)
+    };
+    let command = command.after_long_help(rules + &examples + &end(page));
     match has_short {
         true => command,
         false => command.after_help("See --help for examples, exit codes and variables."),
     }
 }
 
-fn end(page: &Page) -> String {
+/// Empty for commands that have theirs among their rules.
+fn examples(page: &Page) -> String {
     let mut text = String::new();
-    // Some commands have theirs among their rules.
     if !page.examples.is_empty() {
         text.push_str("Examples:\n");
         for example in page.examples {
@@ -287,7 +322,12 @@ fn end(page: &Page) -> String {
         }
         text.push('\n');
     }
-    let codes = [("0", "done"), ("2", "wrong options, or it could not start")];
+    text
+}
+
+fn end(page: &Page) -> String {
+    let mut text = String::new();
+    let codes = [("0", "done"), COULD_NOT_START];
     let mut codes: Vec<_> = codes.iter().chain(page.codes).collect();
     codes.sort_by_key(|(code, _)| code.parse::<u8>().unwrap_or_default());
     text.push_str("Exit codes:\n");
@@ -389,6 +429,8 @@ mod tests {
             "OTEL_EXPORTER_OTLP_HEADERS",
             "OTEL_SERVICE_NAME",
             "XDG_STATE_HOME",
+            "TERM",
+            "TYWRAP_CODEC_FALLBACK",
         ] {
             assert!(told.contains(&format!("  {name}")), "{name}");
         }

@@ -31,6 +31,35 @@ use crate::progress;
 use crate::size::Size;
 use crate::terminal;
 
+/// Why a capture has the format that `--wire` names.
+const NAMED: &str = "as --wire says";
+
+const RULES: &str = "\
+Of a capture three tables and a summary are printed. A cell that does not apply
+is -; a narrow terminal gets no columns in which no row says anything.
+
+frames: seq is the number of a piece in its transfer (from 0) and how many there
+are; data is how many bytes of the message the frame carries.
+
+transfers: frames are the first and the last one; pieces and bytes are those
+that arrived, and behind the / those that the transfer declared (-: the format
+declares none); overhead is what frames add to the data; twice counts pieces
+that came more than once; missing lists pieces that did not come.
+
+messages: frame is the one that completed the message; says names its kind, its
+method and what is known about its parameters.
+
+Of records each conversation is listed with its gateways, times, sizes and how
+it ended. Of one that failed:
+  where      between which two gateways or programs, and with which close code
+  reason     what whoever closed it wrote
+  closed by  who that was, as far as the records tell
+  frame      the first frame that did not arrive
+  message    the message that it carried, and the piece of it
+  cap        the most that the path takes, and the most that was sent
+  requests   those that had no answer by then
+  remedy     what to change";
+
 /// Rows of each section without `--all`.
 const SHOWN: usize = 1000;
 
@@ -41,6 +70,7 @@ const DEFAULT_MAX_FRAME: usize = 64 << 20;
 const DEFAULT_MAX_MESSAGE: usize = 1 << 30;
 
 #[derive(Args)]
+#[command(after_long_help = RULES, after_help = "See --help for what the columns say, and examples.")]
 pub(crate) struct Inspect {
     /// The format of the frames [default: detected]
     #[arg(long, value_enum)]
@@ -183,7 +213,7 @@ impl Inspect {
             [only] => *only,
             several => detect(sample, several).map_or(several[0], |guess| guess.format),
         };
-        let why = "as --wire says".to_owned();
+        let why = NAMED.to_owned();
         Ok(Guess { format, why })
     }
 

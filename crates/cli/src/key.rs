@@ -49,7 +49,7 @@ fn write(path: &Path, keys: &Keys) -> Result<(), Failure> {
         io::ErrorKind::AlreadyExists => Failure::Usage(format!(
             "{name} exists already, and overwriting a key would destroy it; name another file"
         )),
-        _ => Failure::Io(name.to_string(), error),
+        _ => Failure::Open(name.to_string(), error),
     })?;
     let written = writeln!(file, "{}", keys.to_secret_hex());
     written.and_then(|()| file.sync_all()).map_err(|error| {

@@ -21,6 +21,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::prelude::*;
 
+pub(crate) use self::anchor::anchor;
 use self::json::JsonLines;
 pub(crate) use self::plain::indented;
 use self::plain::plain;
@@ -154,11 +155,11 @@ pub(crate) fn address(what: &str, address: &str) {
     }
 }
 
-/// Tells why the program failed, and where its documentation explains the code that it names.
+/// Tells why the program failed, and which command explains the code that it names.
 pub(crate) fn failure(failure: &Failure) {
     let mut text = failure.to_string();
-    if let Some(anchor) = anchor::anchor(&text) {
-        text.push_str(&format!(" (docs/ERRORS.md#{anchor})"));
+    if let Some(command) = anchor::command(&text) {
+        text.push_str(&format!(" ({command})"));
     }
     match is_json() {
         true => write_line(&json::line(Level::ERROR, &text, &[])),
@@ -211,7 +212,10 @@ impl Write for PlainLines {
     /// The layer writes an event at once.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        let line = plain(text.trim_end_matches('\n'), self.colours);
+        let mut line = plain(text.trim_end_matches('\n'), self.colours);
+        if let Some(command) = anchor::command_for_end(&line) {
+            line.push_str(&format!(" ({command})"));
+        }
         let line = wrap(&line, self.width, 2);
         writeln!(io::stderr().lock(), "{line}")?;
         Ok(event.len())

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
-use crate::number::whole;
+use crate::number;
 use crate::size::Size;
 
 #[derive(Args)]
@@ -94,8 +94,8 @@ struct Server {
     /// The server's address
     url: String,
     /// How long fetching, pushing, listing or deleting may take, in seconds; 0 is for ever
-    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>, default_value_t = 60)]
-    timeout: u64,
+    #[arg(long, value_name = "SECONDS", value_parser = number::seconds, default_value_t = 60.0)]
+    timeout: f64,
     /// The largest message
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     max_message: Size,
@@ -116,7 +116,7 @@ struct Server {
 
 impl Server {
     fn timeout(&self) -> Option<Duration> {
-        (self.timeout > 0).then(|| Duration::from_secs(self.timeout))
+        number::time_limit(self.timeout)
     }
 }
 

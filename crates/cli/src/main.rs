@@ -8,6 +8,7 @@ mod check;
 mod columns;
 mod demo;
 mod echo;
+mod explain;
 mod failure;
 mod frames;
 mod gateway;
@@ -26,6 +27,7 @@ mod probe;
 mod progress;
 mod record;
 mod relay;
+mod safe_json;
 mod shells;
 mod signals;
 mod size;
@@ -79,6 +81,8 @@ enum Command {
     /// End the process groups that are named on the standard input, once it ends.
     #[command(hide = true)]
     Supervise,
+    /// Tell what a close code, error, HTTP status, exit code or message means, and what to do.
+    Explain(explain::Explain),
     /// Show how each format carries a message that is over the cap of its path.
     Demo(demo::Demo),
     /// Print the script by which a shell completes command lines of this program.
@@ -121,6 +125,7 @@ fn main() -> ExitCode {
             supervise(std::io::stdin().lock());
             Ok(())
         }
+        Command::Explain(explain) => explain.run(),
         Command::Demo(demo) => demo.run(),
         Command::Completions(completions) => completions.run(command),
         Command::Man(man) => man.run(command),

@@ -12,10 +12,11 @@ const BUFFER: usize = 256 << 10;
 /// Refuses output that would be lost or would spoil a terminal, before any input is waited for.
 ///
 /// # Errors
-/// If there is no file and standard output is closed, or a terminal and the output binary.
+/// If the file is a folder or in none; if there is no file and standard output is closed, or a terminal and
+/// the output binary.
 pub(crate) fn check(path: Option<&Path>, binary: bool) -> Result<(), Failure> {
-    if path.is_some_and(|path| path != Path::new("-")) {
-        return Ok(());
+    if let Some(path) = path.filter(|path| *path != Path::new("-")) {
+        return check_file(path);
     }
     if is_closed() {
         return Err(Failure::Usage(
@@ -31,6 +32,19 @@ pub(crate) fn check(path: Option<&Path>, binary: bool) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+fn check_file(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let wrong = match folder {
+        _ if path.is_dir() => io::ErrorKind::IsADirectory.into(),
+        Some(folder) if !folder.is_dir() => {
+            let words = format!("there is no folder {}", folder.display());
+            io::Error::new(io::ErrorKind::NotFound, words)
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Open(path.display().to_string(), wrong))
 }
 
 /// Whether the program was started with a closed standard output, where the system tells (Linux). Rust opens

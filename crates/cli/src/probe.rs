@@ -2,9 +2,10 @@
 
 mod report;
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use breakbulk::gateway::probe::{self, Content, Direction, Progress, Target};
+use breakbulk::gateway::probe::{self, Content, Direction, ProbeError, Progress, Target};
 use breakbulk::gateway::{Config, Event, RunError, Stop};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -110,11 +111,27 @@ impl Probe {
         config.patience = Duration::from_millis(self.patience);
         config.token = token::from_environment()?;
         let bar = progress::waiting("probing");
-        let outcome = probe::run(endpoint, config, |progress| show(&bar, progress)).await;
+        let asked = Cell::new(false);
+        let outcome = probe::run(endpoint, config, |progress| {
+            asked.set(true);
+            show(&bar, progress);
+        });
+        let outcome = outcome.await;
         bar.finish_and_clear();
-        let report = outcome.map_err(|error| match error.is_usage() {
-            true => Failure::Usage(error.to_string()),
-            false => Failure::Session(error.to_string()),
+        let report = outcome.map_err(|error| {
+            let is_unreachable = !asked.get()
+                && matches!(
+                    error,
+                    ProbeError::Connect(_)
+                        | ProbeError::Nats(_)
+                        | ProbeError::Unauthorized
+                        | ProbeError::NoEcho
+                        | ProbeError::Closed(_)
+                );
+            match is_unreachable || error.is_usage() {
+                true => Failure::Usage(error.to_string()),
+                false => Failure::Session(error.to_string()),
+            }
         })?;
         let mut out = Output::open(None)?;
         match self.json {

@@ -43,7 +43,7 @@ impl Man {
                 io::ErrorKind::NotADirectory,
                 format!("there is no such folder; make it with mkdir -p {name}"),
             );
-            return Err(Failure::Io(name, why));
+            return Err(Failure::Open(name, why));
         }
         let command = command.disable_help_subcommand(true);
         clap_mangen::generate_to(command, &self.folder).map_err(|error| Failure::Io(name, error))

@@ -451,7 +451,7 @@ fn an_actor_whose_connection_is_lost_is_told() {
     use std::io::{Read, Write};
 
     for (sent, words) in [
-        (&b""[..], "the peer has left"),
+        (&b""[..], "the other end disconnected"),
         (b"\x01\0\0\0", "the connection is lost: "),
     ] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -218,7 +218,7 @@ fn what_cannot_be_told_says_which_wire_to_try() {
     assert_eq!(run(&["inspect"], b"").status.code(), Some(2));
     assert_eq!(
         run(&["inspect", "/nonexistent"], b"").status.code(),
-        Some(1)
+        Some(2)
     );
     assert_eq!(run(&["inspect", "/"], b"").status.code(), Some(1));
 }
@@ -265,7 +265,7 @@ fn faulty() -> Vec<Case> {
             &[],
             [without(&ahp[1..], 1), unlines(&renamed[1..])].concat(),
             &[
-                "out-of-order: piece 2 came where 1 was due",
+                "out-of-order: piece 2 is out of order, expected 1",
                 "  1        failed: out-of-order",
                 "2 transfers (1 complete, 1 failed), 1 message, 1 fault",
             ],
@@ -478,9 +478,9 @@ fn many_frames_are_counted_and_what_is_wrong_is_shown() {
         "{out}"
     );
     assert!(out.ends_with("3001 frames, 0 transfers, 3001 messages, 1 fault\n"));
-    assert_eq!(out.lines().count(), 1004 + 1006 + 1);
+    assert_eq!(out.lines().count(), 1004 + 1006 + 2);
     let (all, _, _) = inspect(&["--all"], &capture);
-    assert_eq!(all.lines().count(), 2 * 3004 + 1);
+    assert_eq!(all.lines().count(), 2 * 3004 + 2);
     assert_eq!(
         json(&[], &capture)["frames"].as_array().unwrap().len(),
         3001

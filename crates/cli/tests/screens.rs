@@ -10,6 +10,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use breakbulk_testkit::bad_path::{BadPath, Weather};
 
+use crate::ports::Ports;
+
+#[path = "pages/ports.rs"]
+mod ports;
+
 const COLUMNS: usize = 80;
 
 /// The program at a terminal, by way of Python; without colours, which are no text.
@@ -75,10 +80,56 @@ fn demos_tell_a_story_in_twelve_lines() {
         let screen = shown(&output);
         assert!(output.status.success(), "{name}: {screen}");
         assert!(screen.lines().count() <= 12, "{name}:\n{screen}");
-        for mark in ["✗", "✓", "identical", "Next: breakbulk "] {
+        for mark in ["✗", "✓", "identical", "\nNext"] {
             assert!(screen.contains(mark), "{name}: no {mark}:\n{screen}");
         }
         check(&format!("demo-{name}"), &screen);
+        run_next(name, &screen);
+    }
+}
+
+/// Runs each command that a demo suggests, as pasted, but for ports: to its end, or until it listens.
+fn run_next(name: &str, screen: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_breakbulk"));
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", program.parent().unwrap().display());
+    let (_, next) = screen.split_once("\nNext").unwrap();
+    let (_, commands) = next.split_once('\n').unwrap();
+    let commands = Ports::default().replace(&commands.replace("\\\n", " "));
+    let commands: Vec<&str> = commands.lines().filter(|line| !line.is_empty()).collect();
+    assert!(!commands.is_empty(), "{name}: {screen}");
+    let mut running = Vec::new();
+    for command in commands {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &format!("exec 2>&1; exec {command}")])
+            .current_dir(folder.path())
+            .env("PATH", &path)
+            .env("HOME", folder.path())
+            .env("XDG_STATE_HOME", folder.path())
+            .env_remove("BREAKBULK_TOKEN")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut child = Running(bash.spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let mut said = String::new();
+        let listens = loop {
+            match lines.next() {
+                None => break false,
+                Some(line) => said.push_str(&(line.unwrap() + "\n")),
+            }
+            if said.contains("listening on ") {
+                break true;
+            }
+        };
+        if listens {
+            // Read on, or it would be stuck.
+            std::thread::spawn(move || lines.for_each(drop));
+            running.push(child);
+        } else {
+            let status = child.0.wait().unwrap();
+            assert!(status.success(), "{name}: {command}: {status}\n{said}");
+        }
     }
 }
 
@@ -189,23 +240,52 @@ async fn probe_tells_what_a_path_lets_through() {
     check("probe", &screen);
 }
 
-/// The log of a session at a terminal: short times, and lines that are broken between words.
-#[test]
-fn a_gateway_tells_what_it_does() {
-    let mut gateway = Command::new(env!("CARGO_BIN_EXE_breakbulk"))
-        .args(["gateway", "--listen", "stdio:", "--to", "exec:cat", "-v"])
-        .args(["--state", "none"])
-        .env("COLUMNS", COLUMNS.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let request = b"{\"jsonrpc\":\"2.0\",\"method\":\"a\"}\n";
-    gateway.stdin.take().unwrap().write_all(request).unwrap();
-    let output = gateway.wait_with_output().unwrap();
+/// A tunnel whose path closes with 1009 at a terminal: short times, and lines that are broken between words.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_tells_of_a_path_that_takes_less_than_it_sends() {
+    let mut far = Running(
+        Command::new(env!("CARGO_BIN_EXE_breakbulk"))
+            .args(["gateway", "--listen", "ws://0", "--to", "exec:cat"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(far.0.stderr.take().unwrap()).lines();
+    let address = loop {
+        let line = lines.next().unwrap().unwrap();
+        if let Some(address) = line.strip_prefix("listening on ws://") {
+            break address.trim_end_matches('/').to_owned();
+        }
+    };
+    std::thread::spawn(move || lines.for_each(drop));
+    let path = BadPath::start(address, Weather::default()).await.unwrap();
+    path.change(|weather| weather.from_client.message_cap = Some(100_003));
+    let url = format!("ws://{}/", path.address());
+    let carried = tokio::task::spawn_blocking(move || {
+        let mut near = Command::new(env!("CARGO_BIN_EXE_breakbulk"))
+            .args(["gateway", "--listen", "stdio:", "--to", &url])
+            .args(["--state", "none", "-v"])
+            .env("COLUMNS", COLUMNS.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let text = "x".repeat(1_000_000);
+        let request = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{text}\"}}\n");
+        let mut stdin = near.stdin.take().unwrap();
+        let mut stdout = BufReader::new(near.stdout.take().unwrap());
+        stdin.write_all(request.as_bytes()).unwrap();
+        // It ends once its message has come back.
+        let mut echoed = String::new();
+        stdout.read_line(&mut echoed).unwrap();
+        drop(stdin);
+        (echoed == request, near.wait_with_output().unwrap())
+    });
+    let (is_same, output) = carried.await.unwrap();
     let screen = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{screen}");
+    assert!(is_same && output.status.success(), "{screen}");
+    let screen = screen.replace(&path.address().to_string(), "127.0.0.1:9000");
     // Each session has a name of its own.
     let session = screen
         .split("session=")

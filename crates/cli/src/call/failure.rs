@@ -1,7 +1,8 @@
 //! Why a call has no result, in the words of the command line: its options instead of the library's
 //! names, and no more text than fits a screen or two.
 
-use breakbulk::tywrap::{CallError, Raised, StartError};
+use breakbulk::link::{FaultKind, SendError};
+use breakbulk::tywrap::{Breach, CallError, Raised, StartError};
 
 use super::Call;
 use crate::failure::Failure;
@@ -13,13 +14,10 @@ const TEXT: usize = 4000;
 /// Characters of a traceback that are shown: its end, which says most.
 const TRACEBACK: usize = 8000;
 
-/// What this program set for the bridge, and the options that set it.
-const OPTIONS: [(&str, &str); 7] = [
-    ("limits.message", "--max-message"),
-    ("the maximum message size", "--max-message"),
+/// The variables and options of the bridge that this program sets, and its options that set them.
+const OPTIONS: [(&str, &str); 4] = [
     ("TYWRAP_REQUEST_MAX_BYTES", "--max-message"),
     ("TYWRAP_CODEC_MAX_BYTES", "--max-message"),
-    ("limits.frame", "--max-frame"),
     ("TYWRAP_TRANSPORT_MAX_FRAME_BYTES", "--max-frame"),
     ("--tywrap-max-frame-bytes", "--max-frame"),
 ];
@@ -50,13 +48,46 @@ pub(super) fn explained(error: CallError, call: &Call) -> Failure {
             after.as_secs_f64(),
         )),
         CallError::Raised(raised) => Failure::Session(told(&raised)),
-        CallError::Breach { breach, .. } => Failure::Session(with_options(&breach.to_string())),
+        CallError::NotSent(SendError::MessageTooLarge { size, limit }) => {
+            Failure::Session(format!(
+                "the request has {}, and the bridge takes {}; raise the bridge's own limit, or send less",
+                size::show(size),
+                size::show(limit)
+            ))
+        }
+        CallError::NotSent(SendError::FrameTooLarge { size, limit, uncut }) => {
+            Failure::Session(format!(
+                "the request needs a line of {}, over the limit of {}, and cannot be cut: {uncut}",
+                size::show(size),
+                size::show(limit)
+            ))
+        }
+        CallError::Breach { breach, .. } => Failure::Session(broken(&breach)),
         CallError::Exited { how, .. } => Failure::Session(format!(
             "the bridge ended before there was an answer ({})",
             with_options(&how)
         )),
         error => Failure::Session(with_options(&error.to_string())),
     }
+}
+
+/// How the bridge broke the protocol. An answer that is too large names the option.
+fn broken(breach: &Breach) -> String {
+    match breach {
+        Breach::Frame { fault, .. } => match fault.kind {
+            FaultKind::MessageTooLarge { size, limit } => format!(
+                "the answer has {}, over the limit of {}; raise --max-message, or ask for less",
+                shown(size),
+                shown(limit)
+            ),
+            _ => with_options(&breach.to_string()),
+        },
+        breach => with_options(&breach.to_string()),
+    }
+}
+
+fn shown(bytes: u64) -> String {
+    size::show(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// The exception, with the options in place of variables where the bridge itself raised it.
@@ -112,6 +143,22 @@ mod tests {
             assert_eq!(beginning(text, 3), first);
             assert_eq!(ending(text, 3), last);
         }
+    }
+
+    #[test]
+    fn an_answer_that_is_too_large_names_the_option() {
+        let breach = Breach::Frame {
+            code: "FRAME_PAYLOAD_TOO_LARGE",
+            fault: Box::new(
+                FaultKind::MessageTooLarge {
+                    size: 2_500_000,
+                    limit: 1_000_000,
+                }
+                .into(),
+            ),
+        };
+        let words = "the answer has 2.50 MB, over the limit of 1.00 MB; raise --max-message, or ask for less";
+        assert_eq!(broken(&breach), words);
     }
 
     #[test]

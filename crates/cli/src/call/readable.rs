@@ -1,6 +1,9 @@
-//! JSON for people: bridges write everything beyond ASCII as escapes, and people want to read it.
+//! JSON for people: bridges write everything beyond ASCII as escapes, and people want to read it. What may not go to a
+//! terminal is escaped instead: it is the same JSON.
 
 use breakbulk::net::is_unsafe_to_show;
+
+use crate::safe_json::put_escaped;
 
 /// Hands on JSON, with the characters that its `\u` escapes stand for in place of the escapes. Control
 /// characters, and those that reorder or break lines, stay escaped: the text may go to a terminal.
@@ -11,7 +14,7 @@ pub(super) fn readable<E>(
     let mut rest = json;
     // Backslashes are in strings only.
     while let Some(at) = rest.find('\\') {
-        put(&rest.as_bytes()[..at])?;
+        put_escaped(&rest[..at], &mut put)?;
         rest = &rest[at..];
         let (character, len) = escaped(rest);
         match character.filter(|c| !is_unsafe_to_show(*c)) {
@@ -20,7 +23,7 @@ pub(super) fn readable<E>(
         }
         rest = &rest[len..];
     }
-    put(rest.as_bytes())
+    put_escaped(rest, &mut put)
 }
 
 /// The character beyond ASCII that an escape stands for, if so, and the length of the escape.
@@ -62,6 +65,11 @@ mod tests {
             (r#""\u00e9""#, "\"é\""),
             (r#"{"\u4e2d": "\ud83d\ude00x"}"#, "{\"中\": \"😀x\"}"),
             ("\"é\"", "\"é\""),
+            // What a peer did not escape is escaped where a terminal would obey it.
+            (
+                "\"a\u{9b}2Jé\u{202e}\u{e0001}\" \n",
+                "\"a\\u009b2Jé\\u202e\\udb40\\udc01\" \n",
+            ),
             // What JSON or a terminal needs escaped stays so.
             (
                 r#""\u0041\u0022\u001b\u009b\n\"""#,

@@ -15,7 +15,7 @@ use crate::signals::Stop;
 use crate::{frames, progress};
 
 pub(super) async fn call(call: &Call, host: impl FnOnce(Config) -> Host) -> Result<(), Failure> {
-    let timeout = call.timeout()?;
+    let timeout = call.timeout();
     let args = match &call.args_from {
         None => arguments::array(&call.arguments).into(),
         Some(path) => frames::read_message(Some(path), call.max_message.0)?,

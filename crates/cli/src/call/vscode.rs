@@ -16,7 +16,7 @@ const OPENING: Duration = Duration::from_secs(10);
 
 pub(super) async fn call(call: &Call, address: &str, persistent: bool) -> Result<(), Failure> {
     let called = within_time(call, address, persistent);
-    let Some(after) = call.timeout()? else {
+    let Some(after) = call.timeout() else {
         return called.await;
     };
     match tokio::time::timeout(after, called).await {

@@ -94,8 +94,9 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
         return Err(failed("a frame over the cap was sent to the relay"));
     }
     story.next(&[
-        "breakbulk gateway --listen ws://8080 --to 'exec:my-server' \\",
-        "        --preset azure-web-pubsub",
+        "breakbulk gateway --listen ws://8080 --to 'exec:breakbulk echo'",
+        "breakbulk relay --listen ws://9000 --to ws://127.0.0.1:8080 --cap 1MB",
+        "breakbulk echo --ask 20MB \\\n    breakbulk gateway --listen stdio: --to ws://127.0.0.1:9000",
     ])
 }
 

@@ -68,9 +68,9 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
     }
     show_cut(story, &relay).await?;
     story.next(&[
+        "breakbulk relay --listen ws://7777 --nostr --cap 64KiB",
         "breakbulk keygen relay.key",
-        "breakbulk gateway --to 'exec:my-mcp-server' \\",
-        "        --listen 'cep22+nostr:wss://RELAY?key=relay.key'",
+        "breakbulk gateway --to 'exec:breakbulk echo' \\\n    --listen 'cep22+nostr:ws://127.0.0.1:7777?key=relay.key'",
     ])
 }
 

@@ -103,8 +103,9 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
         ),
     )?;
     story.next(&[
-        "breakbulk loro serve --data documents",
-        "breakbulk loro push ws://127.0.0.1:7402/ws doc doc.json --max-frame 100KB",
+        "breakbulk loro serve --data documents --listen 127.0.0.1:7402",
+        "echo '{\"text\":\"hello\"}' | breakbulk loro push ws://127.0.0.1:7402/ws doc",
+        "breakbulk loro pull ws://127.0.0.1:7402/ws doc",
     ])
 }
 

@@ -85,15 +85,17 @@ impl<'a> Story<'a> {
         self.line(&wrap(text, Some(self.width()), 2))
     }
 
-    /// Commands to try, after a full form.
+    /// Commands to try, after a full form. Those before the last one mostly go on running.
     pub(super) fn next(&mut self, commands: &[&str]) -> Result<(), Failure> {
         if !self.is_full() {
             return Ok(());
         }
-        self.line("")?;
-        for (index, command) in commands.iter().enumerate() {
-            let before = if index == 0 { "Next: " } else { "      " };
-            self.line(&format!("{before}{command}"))?;
+        self.line(match commands {
+            [_] => "Next:",
+            _ => "Next, each in a terminal of its own:",
+        })?;
+        for command in commands {
+            self.line(&format!("  {command}"))?;
         }
         Ok(())
     }

@@ -66,8 +66,8 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
         show_cut(story, &buffer).await?;
     }
     story.next(&[
-        "breakbulk gateway --listen 'unix:/tmp/host?framing=ipc' \\",
-        "        --to loro+ws://127.0.0.1:8080 --preset azure-web-pubsub",
+        "breakbulk gateway --listen loro+ws://8080 --to 'exec:cat?framing=ipc'",
+        "breakbulk gateway --listen 'tcp://7000?framing=ipc' \\\n    --to loro+ws://127.0.0.1:8080 --preset azure-web-pubsub",
     ])
 }
 

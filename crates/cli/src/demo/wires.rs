@@ -255,9 +255,12 @@ fn run(example: &Example) -> Result<Carried, Failure> {
             _ => {}
         }
     }
-    let why = sender.poll_event();
+    let why = match sender.poll_event() {
+        Some(Event::SendFailed { error, .. }) => error.to_string(),
+        _ => "the frames made up no message".to_owned(),
+    };
     Err(Failure::Input(format!(
-        "{}: nothing arrived: {why:?}",
+        "{}: nothing arrived: {why}",
         example.format
     )))
 }

@@ -1,16 +1,17 @@
 //! The client: starts a command, asks it for a large result and compares it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::{MOST, text};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::size;
+use crate::{number, progress, size};
 
 /// How long the command may take to end once its input has ended.
 const ENDING: Duration = Duration::from_secs(5);
@@ -21,16 +22,20 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What a result has around its text, at most.
 const AROUND: u64 = 1 << 20;
 
-pub(super) fn run(size: usize, seconds: u64, command: &[String]) -> Result<(), Failure> {
+pub(super) fn run(size: usize, seconds: f64, command: &[String]) -> Result<(), Failure> {
     if size > MOST {
         let (asked, most) = (size::show(size), size::show(MOST));
         return Err(Failure::Usage(format!(
             "--ask: {asked} is over the limit; ask for at most {most}"
         )));
     }
-    let mut server = Server::start(command, size)?;
-    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let bar = progress::bar(Some(size as u64), "receiving");
+    let started = Server::start(command, size, &bar);
+    let mut server = started.inspect_err(|_| bar.finish_and_clear())?;
+    let limit = number::time_limit(seconds);
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let outcome = server.ask(size, deadline);
+    bar.finish_and_clear();
     server.end();
     let took = outcome.map_err(|failure| match failure {
         Failure::TimedOut(what) => Failure::TimedOut(format!(
@@ -50,10 +55,12 @@ pub(super) fn run(size: usize, seconds: u64, command: &[String]) -> Result<(), F
 struct Server {
     child: Child,
     lines: Receiver<io::Result<Vec<u8>>>,
+    /// Shows the bytes that it wrote.
+    bar: ProgressBar,
 }
 
 impl Server {
-    fn start(command: &[String], size: usize) -> Result<Self, Failure> {
+    fn start(command: &[String], size: usize, bar: &ProgressBar) -> Result<Self, Failure> {
         let [program, arguments @ ..] = command else {
             return Err(Failure::Usage("--ask SIZE needs a COMMAND".to_owned()));
         };
@@ -73,13 +80,15 @@ impl Server {
         })?;
         let (tell, lines) = mpsc::sync_channel(1);
         if let Some(stdout) = child.stdout.take() {
+            let stdout = bar.wrap_read(stdout);
             std::thread::spawn(move || read_lines(stdout, size, &tell));
         }
-        Ok(Self { child, lines })
+        let bar = bar.clone();
+        Ok(Self { child, lines, bar })
     }
 
     /// How long the call took.
-    fn ask(&mut self, size: usize, deadline: Instant) -> Result<Duration, Failure> {
+    fn ask(&mut self, size: usize, deadline: Option<Instant>) -> Result<Duration, Failure> {
         self.send(
             &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
                 "protocolVersion": "2025-11-25",
@@ -90,6 +99,8 @@ impl Server {
         self.result_of(1, deadline)?;
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
         let start = Instant::now();
+        // The rate is that of the call alone.
+        self.bar.reset();
         self.send(
             &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
                 "name": "bytes",
@@ -120,10 +131,14 @@ impl Server {
     }
 
     /// Waits for the answer to a request; what else the server says is passed over.
-    fn result_of(&mut self, id: u64, deadline: Instant) -> Result<Value, Failure> {
+    fn result_of(&mut self, id: u64, deadline: Option<Instant>) -> Result<Value, Failure> {
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let line = match self.lines.recv_timeout(left) {
+            let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
+            let line = match left {
+                Some(left) => self.lines.recv_timeout(left),
+                None => self.lines.recv().map_err(RecvTimeoutError::from),
+            };
+            let line = match line {
                 Ok(line) => line.map_err(|error| Failure::Io("the server".to_owned(), error))?,
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(Failure::TimedOut("no answer came".to_owned()));
@@ -173,7 +188,7 @@ fn ended() -> Failure {
 }
 
 /// Reads lines of at most the size that was asked for, and what may be around it.
-fn read_lines(stdout: ChildStdout, size: usize, tell: &mpsc::SyncSender<io::Result<Vec<u8>>>) {
+fn read_lines(stdout: impl Read, size: usize, tell: &mpsc::SyncSender<io::Result<Vec<u8>>>) {
     let mut stdout = BufReader::with_capacity(64 << 10, stdout);
     let most = size as u64 + AROUND;
     loop {

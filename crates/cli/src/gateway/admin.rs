@@ -70,8 +70,14 @@ impl AdminOptions {
         };
         let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("--admin: {error}"));
         let token = admin_token(self.admin_token_file.as_deref())?;
+        let has_token = token.is_some();
         let admin = Admin::bind(address, token).await;
         let admin = admin.map_err(|error| wrong(&error))?;
+        if has_token && !admin.address().ip().to_canonical().is_loopback() {
+            tracing::warn!(
+                "the admin port has no TLS: its token can be read on the way; put a proxy with TLS before it, or listen at 127.0.0.1"
+            );
+        }
         log::address("admin on", &format!("http://{}/", admin.address()));
         let (stop, watch) = (Stop::new(), watch.clone());
         let stopped = stop.clone();

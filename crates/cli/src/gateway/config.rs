@@ -28,7 +28,9 @@ const LONGEST: u64 = 1 << 20;
 const LONGEST_NAME: usize = 64;
 
 /// The keys at the top of a file that no route has.
-const TOP: &[&str] = &["memory", "state", "route", "admin", "log", "record"];
+const TOP: &[&str] = &[
+    "memory", "state", "route", "admin", "log", "record", "traces",
+];
 
 /// The keys of a route that the top does not have.
 const OF_ROUTE: &[&str] = &["name", "listen", "to", "fleet"];
@@ -97,6 +99,7 @@ impl Reader {
             admin: None,
             log: None,
             record: None,
+            traces: None,
             places: Places::new(),
         };
         // Those that do not say otherwise have what stands at the top.
@@ -122,6 +125,10 @@ impl Reader {
                 }
                 "log" => {
                     settings.log = self.log(value);
+                    Ok(())
+                }
+                "traces" => {
+                    settings.traces = self.traces(value);
                     Ok(())
                 }
                 _ => match set(&mut options, &mut files, name, value) {

@@ -1,8 +1,8 @@
 //! The texts of the library's errors, with the options and variables of this program that correct them.
 
 use breakbulk::gateway::{
-    EndError, EndpointError, FleetError, KeyFileError, OpenError, PlanError, RefusedFrame,
-    RouteError, RunError, SessionEnd, Side,
+    EndError, EndpointError, FleetError, KeyFileError, OpenError, PlanError, RouteError, RunError,
+    Side,
 };
 use breakbulk::net::ws::ListenError;
 
@@ -152,15 +152,6 @@ pub(super) fn run(spelling: Spelling, error: &RunError) -> String {
         } => end(spelling, *side, error),
         RunError::Listen(_) | RunError::Fleet(_) | RunError::Open { .. } => {
             option(&error.to_string())
-        }
-        RunError::Session(SessionEnd { ended, .. })
-            if ended
-                .refused
-                .as_ref()
-                .is_some_and(RefusedFrame::has_options) =>
-        {
-            let (preset, frame) = (option("preset"), option("max-frame"));
-            format!("{error} ({preset} NAME, {frame} SIZE)")
         }
         error => error.to_string(),
     }

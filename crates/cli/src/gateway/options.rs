@@ -14,8 +14,8 @@ use crate::size::Size;
 /// What a route may say beside its two ends. A file has the same names (`config/keys.rs`).
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RouteOptions {
-    /// The largest frame where messages are cut, on ahp, loro and cep22 ends [default: 900KB; of relays
-    /// 64KiB, or what they say]
+    /// The largest frame where messages are cut: at endpoints of ahp+, loro+ and cep22+ [default: 900KB; of
+    /// relays 64KiB, or what they say]
     #[arg(long, value_name = "SIZE")]
     pub(super) max_frame: Option<Size>,
     /// The largest message that is carried; a larger request is answered with an error [default: 32MiB]

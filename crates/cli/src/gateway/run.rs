@@ -24,7 +24,7 @@ pub(super) async fn run(
     traces: Option<(Traces, TracesExporter)>,
 ) -> Result<(), Failure> {
     let signals = watch_signals(setup.spelling())?;
-    let exporting = Exporting::start(traces).await?;
+    let exporting = Exporting::start(traces, setup.spelling()).await?;
     let admin = admin.open(&setup.watch).await?;
     let outcome = serve(setup, wanted, signals).await;
     if let Some(admin) = admin {

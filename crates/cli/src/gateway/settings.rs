@@ -13,6 +13,7 @@ use breakbulk::gateway::{
 use super::admin::AdminOptions;
 use super::explain::{self, Spelling};
 use super::options::RouteOptions;
+use super::traces::TracesOptions;
 use crate::failure::Failure;
 use crate::guests::Room;
 use crate::log::LogOptions;
@@ -38,6 +39,8 @@ pub(super) struct Settings {
     pub(super) log: Option<LogOptions>,
     /// The table of the flight recorder.
     pub(super) record: Option<Record>,
+    /// The table of the collector of traces.
+    pub(super) traces: Option<TracesOptions>,
     pub(super) places: Places,
 }
 

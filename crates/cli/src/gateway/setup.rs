@@ -11,6 +11,7 @@ use super::config::{self, Source};
 use super::explain::Spelling;
 use super::settings::{Problem, Settings, Understood};
 use super::state;
+use super::traces::TracesOptions;
 use crate::failure::Failure;
 use crate::log::LogOptions;
 use crate::record::Record;
@@ -24,8 +25,17 @@ pub(super) struct Setup {
     pub(super) traces: Option<Traces>,
     /// The file of learned caps, and what is in it.
     caps: Option<(Option<PathBuf>, Arc<LearnedCaps>)>,
-    /// What only a start reads: the tables of the admin port, the log and the recorder.
-    at_start: Option<(Option<AdminOptions>, Option<LogOptions>, Option<Record>)>,
+    /// What only a start reads.
+    at_start: Option<AtStart>,
+}
+
+/// The tables of a file that only a start reads.
+#[derive(Clone, PartialEq)]
+struct AtStart {
+    admin: Option<AdminOptions>,
+    log: Option<LogOptions>,
+    record: Option<Record>,
+    traces: Option<TracesOptions>,
 }
 
 enum Origin {
@@ -156,12 +166,16 @@ impl Setup {
 
     /// Says so if a reload would change what only a start reads.
     fn note_what_a_start_reads(&mut self, settings: &Settings) {
-        let tables = (&settings.admin, &settings.log, &settings.record);
-        let now = (tables.0.clone(), tables.1.clone(), tables.2.clone());
+        let now = AtStart {
+            admin: settings.admin.clone(),
+            log: settings.log.clone(),
+            record: settings.record.clone(),
+            traces: settings.traces.clone(),
+        };
         let before = self.at_start.get_or_insert_with(|| now.clone());
         if *before != now {
             tracing::warn!(
-                "[admin], [log] and [record] are read at the start only: restart the program to apply the change"
+                "[admin], [log], [record] and [traces] are read at the start only: restart the program to apply the change"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! `--otlp`: spans of requests for a collector.
+//! `--otlp`, or `[traces]` in a file: spans of requests for a collector.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use clap::Args;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::explain::Spelling;
 use crate::failure::Failure;
 
 /// Headers of requests to a collector, as every exporter takes them: NAME=VALUE, with commas.
@@ -18,7 +19,7 @@ const SERVICE: &str = "OTEL_SERVICE_NAME";
 /// How long the exporter may take at the end; it gives up a little earlier by itself.
 const LAST: Duration = Duration::from_secs(6);
 
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TracesOptions {
     /// Send a span of each request to this OpenTelemetry collector, by OTLP over HTTP with JSON, as
     /// http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_HEADERS and OTEL_SERVICE_NAME apply
@@ -27,6 +28,22 @@ pub(super) struct TracesOptions {
 }
 
 impl TracesOptions {
+    /// As a file says it.
+    ///
+    /// # Errors
+    /// If it is no address of a collector.
+    pub(super) fn of_file(url: String) -> Result<Self, String> {
+        let is_web = ["http://", "https://"].iter().any(|it| url.starts_with(it));
+        match is_web {
+            true => Ok(Self { otlp: Some(url) }),
+            false => Err("a collector is http://HOST:PORT or https://HOST:PORT".to_owned()),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.otlp.is_some()
+    }
+
     /// Where spans go, if that was asked for.
     pub(super) fn open(&self) -> Result<Option<(Traces, TracesExporter)>, Failure> {
         let Some(url) = &self.otlp else {
@@ -53,12 +70,21 @@ impl TracesOptions {
 pub(super) struct Exporting(Option<(Traces, JoinHandle<()>)>);
 
 impl Exporting {
-    pub(super) async fn start(traces: Option<(Traces, TracesExporter)>) -> Result<Self, Failure> {
+    pub(super) async fn start(
+        traces: Option<(Traces, TracesExporter)>,
+        spelling: Spelling,
+    ) -> Result<Self, Failure> {
         let Some((traces, exporter)) = traces else {
             return Ok(Self(None));
         };
         let exporter = exporter.open().await;
-        let exporter = exporter.map_err(|error| Failure::Usage(format!("--otlp: {error}")))?;
+        let exporter = exporter.map_err(|error| {
+            let name = match spelling {
+                Spelling::CommandLine => "--otlp",
+                Spelling::File => "[traces] or --otlp",
+            };
+            Failure::Usage(format!("{name}: {error}"))
+        })?;
         Ok(Self(Some((traces, tokio::spawn(exporter.run())))))
     }
 

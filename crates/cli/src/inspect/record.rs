@@ -103,8 +103,12 @@ fn read(
         let name = path.display().to_string();
         move |error| Failure::Io(name, error)
     };
-    for file in files(path).map_err(failed(path))? {
-        let mut reader = RecordReader::open(&file).map_err(failed(&file))?;
+    let unopened = |path: &Path| {
+        let name = path.display().to_string();
+        move |error| Failure::Open(name, error)
+    };
+    for file in files(path).map_err(unopened(path))? {
+        let mut reader = RecordReader::open(&file).map_err(unopened(&file))?;
         loop {
             match reader.read_next() {
                 Ok(Some(Found::Entry(point, entry))) => book.add(place, &point, &entry),

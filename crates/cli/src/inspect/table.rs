@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::NAMED;
 use super::rows::{
     Description, Field, FrameRow, MessageRow, Problem, Report, Section, State, TransferRow, counted,
 };
@@ -73,11 +74,19 @@ pub(crate) fn print(report: &Report, width: Option<usize>, out: &mut dyn Write) 
     } else {
         format!(" ({})", states.join(", "))
     };
-    let summary = format!(
-        "{}, {} ({}): {}, {}{states}, {}, {}",
+    let recognised = match report.why.as_str() {
+        NAMED => "",
+        _ => "recognised by ",
+    };
+    let format = format!(
+        "format: {}, {}, {recognised}{}",
         report.format.wire_name(),
         report.format.form(),
-        report.why,
+        report.why
+    );
+    writeln!(out, "{}", wrap(&format, width, 2))?;
+    let summary = format!(
+        "{}, {}{states}, {}, {}",
         counted(report.frames.count(), "frame"),
         counted(report.transfers.count(), "transfer"),
         counted(report.messages.count(), "message"),

@@ -11,6 +11,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
+use super::anchor;
 use super::plain::plain;
 
 /// What every line has. A field of the same name gets an underscore behind it.
@@ -62,6 +63,15 @@ where
         // A span has no message of its own.
         members.message = None;
         event.record(&mut members);
+        let fields = members.fields.iter().map(|(_, value)| value);
+        let mut texts = members
+            .message
+            .iter()
+            .chain(fields)
+            .filter_map(Value::as_str);
+        if let Some(command) = texts.find_map(anchor::command_for_end) {
+            members.set("explain", command.into());
+        }
         let metadata = event.metadata();
         let head = Head {
             timestamp: (self.now)(),
@@ -212,7 +222,7 @@ mod tests {
         };
         let subscriber = tracing_subscriber::registry().with(lines);
         let _until_dropped = tracing::subscriber::set_default(subscriber);
-        let cases: [(fn(), &str); 6] = [
+        let cases: [(fn(), &str); 7] = [
             (
                 || tracing::info!("started"),
                 r#"{"timestamp":"T","level":"INFO","target":"t","message":"started"}"#,
@@ -252,6 +262,10 @@ mod tests {
             (
                 || tracing::error!(method = %"a\u{1b}[2J\u{202e}\u{9b}\n{\"level\":\"INFO\"}", "b\u{7}\r\nc"),
                 r#"{"timestamp":"T","level":"ERROR","target":"t","message":"b�  c","method":"a�[2J�� {\"level\":\"INFO\"}"}"#,
+            ),
+            (
+                || tracing::debug!(longest = 9, "the target closed with 1009: too large"),
+                r#"{"timestamp":"T","level":"DEBUG","target":"t","message":"the target closed with 1009: too large","longest":9,"explain":"breakbulk explain 1009"}"#,
             ),
             (
                 || tracing::error!(level = "mine", "x"),

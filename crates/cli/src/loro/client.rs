@@ -14,9 +14,10 @@ use tokio::sync::watch::Receiver;
 use super::session::{Patience, Session, check_name, failed, report_outages};
 use super::{Client, Server, content};
 use crate::failure::Failure;
-use crate::inspect;
-use crate::output::Output;
+use crate::output::{self, Output};
+use crate::safe_json::put_escaped;
 use crate::signals::Stop;
+use crate::{frames, inspect};
 
 /// The most bytes read from standard input or a file.
 const INPUT_MAX: u64 = 1 << 30;
@@ -28,6 +29,7 @@ const LISTING: usize = 4096;
 const NEXT_LISTING: Duration = Duration::from_secs(3);
 
 pub(super) async fn pull(client: &Client) -> Result<(), Failure> {
+    output::check(client.file.as_deref(), false)?;
     let session = open(client, Patience::Short)?;
     let doc = fetch(&session, client).await?;
     write(&doc, client.file.as_deref())?;
@@ -77,6 +79,7 @@ pub(super) async fn push(client: &Client) -> Result<(), Failure> {
 pub(super) async fn watch(client: &Client) -> Result<(), Failure> {
     let stop = Stop::on_signals()
         .map_err(|error| Failure::Io("cannot watch for signals".to_owned(), error))?;
+    output::check(client.file.as_deref(), false)?;
     let session = open(client, Patience::Endless)?;
     let doc = fetch(&session, client).await?;
     let mut seen = doc.watch();
@@ -186,7 +189,7 @@ pub(super) async fn delete(server: &Server, doc: &str) -> Result<(), Failure> {
 
 async fn established(session: &Session<'_>) -> Result<(), Failure> {
     let established = session.remote.established().await;
-    established.map_err(|error| Failure::Session(error.to_string()))
+    established.map_err(|error| Failure::Usage(format!("{}: {error}", session.url())))
 }
 
 fn closed() -> Failure {
@@ -254,7 +257,7 @@ fn write(doc: &Doc, file: Option<&Path>) -> Result<(), Failure> {
     let mut out = Output::open(file)?;
     if is_json(file) {
         let json = content::to_json(&loro).map_err(Failure::Session)?;
-        out.line(&json.to_string())?;
+        put_escaped(&format!("{json}\n"), &mut |bytes| out.write(bytes))?;
     } else {
         out.write(&content::to_snapshot(&loro).map_err(Failure::Session)?)?;
     }
@@ -269,8 +272,9 @@ fn read(file: Option<&Path>) -> Result<Vec<u8>, Failure> {
             .lock()
             .take(INPUT_MAX + 1)
             .read_to_end(&mut bytes),
-        Some(file) => std::fs::File::open(file)
-            .and_then(|file| file.take(INPUT_MAX + 1).read_to_end(&mut bytes)),
+        Some(file) => frames::open_file(file)?
+            .take(INPUT_MAX + 1)
+            .read_to_end(&mut bytes),
     };
     if read.map_err(failed)? as u64 > INPUT_MAX {
         let name = file_name(file);

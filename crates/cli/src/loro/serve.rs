@@ -25,7 +25,7 @@ use crate::log::LogOptions;
 use crate::number::whole;
 use crate::signals::Stop;
 use crate::size::Size;
-use crate::token;
+use crate::{log, token};
 
 /// How long a client may take to poll again at shutdown before it counts as gone.
 const POLLS_AGAIN: Duration = Duration::from_secs(2);
@@ -144,7 +144,7 @@ impl Serve {
             http::Server::new(self.options(tokens, room.connections, &address, budget));
         let serving = node.serve(arrivals);
         let identity = (self.cert.clone()).zip(self.key.clone());
-        let at = heard_at(&address, identity.is_some());
+        let (address, ways) = heard_at(&address, identity.is_some());
         let per_address = self.guests.per_address(self.max_connections);
         let limits = http::Limits::default().with(|limits| {
             limits.sockets = room
@@ -177,8 +177,9 @@ impl Serve {
             (Some(data), None) => format!("stored in {}", data.display()),
             (None, None) => "lost when this process ends (store them with --data DIR)".to_owned(),
         };
+        log::address("listening on", &address);
         tracing::info!(
-            "serving {} documents, {kept}; at {at}",
+            "serving {} documents, {kept}; {ways}",
             node.documents().len()
         );
         let serving_http = http::serve_until(listener, server.router(), limits, stop.asked());
@@ -287,11 +288,12 @@ impl Serve {
             allowed_hosts: self.guests.hosts(),
             ..serve_options()
         };
-        if address.is_local() {
-            let ip = match address {
-                ListenAddress::Tcp(address) => address.ip(),
-                _ => Ipv4Addr::LOCALHOST.into(),
-            };
+        // Data channels are where the listener is: at its address, or on this machine for a Unix socket.
+        let ip = match address {
+            ListenAddress::Tcp(address) => address.ip(),
+            _ => Ipv4Addr::LOCALHOST.into(),
+        };
+        if !ip.is_unspecified() {
             options.webrtc.bind = vec![SocketAddr::new(ip, 0).to_string()];
         }
         if let Some(tokens) = tokens {
@@ -305,19 +307,21 @@ impl Serve {
     }
 }
 
-/// Where the server listens, as its clients write it.
-fn heard_at(address: &ListenAddress, secure: bool) -> String {
+/// Where the server listens, as its clients write it, and how else it can be reached there.
+fn heard_at(address: &ListenAddress, secure: bool) -> (String, String) {
     let (web, socket) = match secure {
         true => ("https", "wss"),
         false => ("http", "ws"),
     };
     match address {
-        ListenAddress::Unix(path) => {
-            format!("the Unix socket {} (http and ws)", path.display())
-        }
-        address => {
-            format!("{socket}://{address}/ws, {web}://{address}?transport=sse, poll or webrtc")
-        }
+        ListenAddress::Unix(path) => (
+            format!("unix:{}", path.display()),
+            "the Unix socket takes http and ws".to_owned(),
+        ),
+        address => (
+            format!("{socket}://{address}/ws"),
+            format!("also at {web}://{address}?transport=sse, poll or webrtc"),
+        ),
     }
 }
 

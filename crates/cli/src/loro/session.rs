@@ -1,11 +1,13 @@
 //! A connection to a server, and waiting for it with a spinner, a time limit and the reasons of failures.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use breakbulk::loro::store::MemoryStore;
 use breakbulk::loro::{
     Backoff, Config, Cut, Cuts, Dial, Doc, DocError, Limits, Node, Remote, Status,
 };
+use breakbulk::net::plain_text;
 use breakbulk::net::ws::{Identity, Roots};
 use indicatif::ProgressBar;
 use tokio::sync::watch::Receiver;
@@ -38,6 +40,8 @@ pub(super) struct Session<'a> {
     server: &'a Server,
     pub(super) node: Node,
     pub(super) remote: Remote,
+    /// Whether the server ever answered as one of documents: before that it could not be reached.
+    reached: Cell<bool>,
 }
 
 impl<'a> Session<'a> {
@@ -84,7 +88,12 @@ impl<'a> Session<'a> {
             server,
             node,
             remote,
+            reached: Cell::new(false),
         })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.server.url
     }
 
     /// Opens a document; it is synced from now on.
@@ -110,7 +119,13 @@ impl<'a> Session<'a> {
     ) -> Result<T, Failure> {
         let _spinner = Spinner::new(what);
         let server = self.server;
-        let failed = |why: String| Failure::Session(format!("{}: {why}", server.url));
+        let failed = |why: String| {
+            let why = format!("{}: {why}", server.url);
+            match self.reached.get() {
+                true => Failure::Session(why),
+                false => Failure::Usage(why),
+            }
+        };
         let mut status = self.remote.status();
         status.mark_changed();
         let late = async {
@@ -123,7 +138,10 @@ impl<'a> Session<'a> {
         tokio::pin!(work, late);
         loop {
             tokio::select! {
-                done = &mut work => return Ok(done),
+                done = &mut work => {
+                    self.reached.set(true);
+                    return Ok(done);
+                }
                 changed = status.changed() => if changed.is_err() {
                     return Err(failed("the connection is closed".to_owned()));
                 },
@@ -147,6 +165,7 @@ impl<'a> Session<'a> {
                     }
                     last = Some(reason.to_string());
                 }
+                Status::Established => self.reached.set(true),
                 _ => {}
             }
         }
@@ -179,7 +198,7 @@ fn check(server: &Server) -> Result<(), Failure> {
             && let Err(error) = std::fs::File::open(file)
         {
             let name = file.display();
-            return Err(Failure::Usage(format!("{option} {name}: {error}")));
+            return Err(Failure::Open(format!("{option} {name}"), error));
         }
     }
     Ok(())
@@ -192,6 +211,8 @@ pub(super) async fn report_outages(mut status: Receiver<Status>) {
         match &*status.borrow_and_update() {
             Status::Waiting { reason, .. } if !lost => {
                 lost = true;
+                // The server may have said it.
+                let reason = plain_text(reason);
                 eprintln!(
                     "breakbulk: the connection to the server is lost ({reason}); connecting again"
                 );
@@ -213,7 +234,7 @@ pub(super) fn check_name(doc: &str) -> Result<(), Failure> {
     let (len, limit) = (doc.len(), Limits::default().doc_id);
     if len == 0 || len > limit {
         let error = DocError::Name { len, limit };
-        return Err(Failure::Input(error.to_string()));
+        return Err(Failure::Usage(error.to_string()));
     }
     Ok(())
 }

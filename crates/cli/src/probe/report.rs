@@ -71,7 +71,7 @@ fn finding(finding: &Finding) -> String {
         Finding::Unsteady { passed } => format!(
             "unsteady: {passed} bytes passed, but messages of one size are sometimes refused; try again later"
         ),
-        other => format!("{other:?}"),
+        _ => "unknown: see breakbulk probe --json".to_owned(),
     }
 }
 

@@ -174,7 +174,7 @@ fn a_listener_whose_sessions_failed_and_that_was_stopped_is_0() {
     let mut far = Listening::new(&["--listen", "ws://0", "--to", "exec:sh -c 'exit 3'"]);
     let near = gateway(&["--listen", "stdio:", "--to", &far.address]);
     assert_eq!(run(near, Vec::new()).status.code(), Some(1));
-    far.line("the command closed with 1011: the command exited with status 3");
+    far.line("session ended: the command exited with status 3 (closed with 1011)");
     far.signal("-TERM");
     assert_eq!(far.exit_code(), Some(0));
 }

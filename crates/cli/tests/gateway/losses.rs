@@ -73,7 +73,7 @@ fn a_call_that_is_open_when_the_server_exits_is_answered_with_an_error() {
     for (to, words) in [
         (
             server,
-            "the command closed with 1000: the command exited with status 0; 1 request was not answered",
+            "session ended: the command exited with status 0 (closed with 1000); 1 request was not answered",
         ),
         (
             &far.address,

@@ -78,14 +78,14 @@ fn only_who_would_get_a_session_gets_an_answer() {
         let locked = format!("{listen}?token-file={token}");
         let far = Listening::new(&["--listen", &locked, "--to", "exec:cat"]);
         let output = probe(&[&far.address, "--up-to", "10KB"]);
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(said(&output).contains("401"), "{}", said(&output));
         let with_token = format!("{}?token-file={token}", far.address);
         let lines = found(&[&with_token, "--up-to", "10KB"]);
         assert_eq!(lines[0], "up    text    no limit up to 10000 bytes");
         let far = Listening::new(&["--listen", listen, "--to", "exec:cat", "--no-probe"]);
         let output = probe(&[&far.address, "--up-to", "10KB"]);
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         let words = "the other end answers no probes";
         assert!(said(&output).contains(words), "{}", said(&output));
     }
@@ -109,11 +109,11 @@ fn what_passes_at_nats_is_what_max_payload_says() {
         "--no-probe",
     ]);
     let output = probe(&[&quiet.address]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     let words = "this gateway answers no probes";
     assert!(said(&output).contains(words), "{}", said(&output));
     let nobody = probe(&[&server.url("nobody")]);
-    assert_eq!(nobody.status.code(), Some(1), "{}", said(&nobody));
+    assert_eq!(nobody.status.code(), Some(2), "{}", said(&nobody));
     let words = "nobody listens at the subject nobody";
     assert!(said(&nobody).contains(words), "{}", said(&nobody));
 }

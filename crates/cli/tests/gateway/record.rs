@@ -171,16 +171,16 @@ async fn a_close_with_1009_in_the_middle_of_20_mb_is_explained_in_one_screen() {
 
 NEAR in near: stdio: to ws://127.0.0.1:PORT/
 FAR in far: ws://127.0.0.1:PORT to exec:cat
-  CLOCK, TOOK s; in 1 frame {size} B, out 1 frame 350 B; failed
+  CLOCK, TOOK s; in 1 frame {size} B, out 1 frame 367 B; failed
 
-hop       the connection between NEAR and FAR ended with 1009 at CLOCK
+where     the connection between NEAR and FAR ended with 1009 at CLOCK
 reason    message of 899991 bytes over the cap of 100003
 closed by the path between them: neither NEAR nor FAR closed it
 frame     {number} from NEAR to FAR: 899,991 bytes; it did not arrive
 message   m id 0: piece {passed} of 30, from byte {byte} of at most 20,246,760
-cap       100,003 bytes, by the reason; the gateways sent up to 900,000
-open      1 request without an answer: m id 0
-option    start both gateways with --max-frame 100003, or with the --preset of \
+cap       100,003 bytes, as the close reason says; the gateways sent up to 900,000
+requests  1 request without an answer: m id 0
+remedy    start both gateways with --max-frame 100003, or with the --preset of \
 that path. With --resume-for above 0 at both, the tunnel finds the cap by itself and goes on.
 ",
         size = grouped(requests(&[SIZE]).len() as u64 - 1),
@@ -222,7 +222,7 @@ async fn an_answer_that_became_an_error_is_explained_by_request_size_cap_and_opt
         "; message too large",
         "the answer to m id 7, of 50,036 bytes, did not pass",
         "cap       10,000 bytes, the max-message of ",
-        "with a --max-message of 50,036 or more",
+        "with --max-message 50036 or more",
     ] {
         assert!(text.contains(words), "no {words}: {text}");
     }

@@ -260,7 +260,9 @@ fn sessions_that_wait_for_their_client_count() {
     let refused = client();
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
     assert!(
-        said(&refused).contains("1013 too many sessions"),
+        said(&refused).contains(
+            "closed with 1013: all 1 sessions are in use (--max-sessions): try again later"
+        ),
         "{}",
         said(&refused)
     );
@@ -301,7 +303,7 @@ async fn a_cap_is_learned_by_a_running_tunnel_and_kept_for_the_next() {
         let refused = counts.from_client.blocked - before.from_client.blocked;
         assert_eq!(refused, blocked, "{attempt}: {counts:?}");
         let learned = said
-            .matches("start this gateway with max-frame 100003")
+            .matches("start this gateway with --max-frame 100003")
             .count() as u64;
         assert_eq!(learned, blocked, "{said}");
     }
@@ -337,7 +339,7 @@ async fn one_large_answer_is_enough_for_the_cap_to_be_kept() {
         assert!(output.stdout.len() > size, "{}", said(&output));
         let refused = path.counts().from_target.blocked > before;
         assert_eq!(refused, blocked, "{attempt}: {}", said(&output));
-        let told = "start both gateways with max-frame 128000 to begin with that";
+        let told = "start both gateways with --max-frame 128000 to begin with that";
         assert_eq!(said(&output).contains(told), blocked, "{}", said(&output));
     }
 }

@@ -40,7 +40,7 @@ fn too_many_pieces_are_told_as_what_they_are() {
     near.write(&requests(&[20_000_000]));
     let answer = near.read_line();
     assert!(
-        answer.contains("pieces in frames of 256 bytes; send less or start both gateways with a larger max-frame"),
+        answer.contains("pieces in frames of 256 bytes; send less, or start both gateways with a larger --max-frame"),
         "{answer}"
     );
     assert!(!answer.contains("maxMessageBytes"), "{answer}");
@@ -85,14 +85,14 @@ fn what_is_too_large_for_this_side_is_skipped_and_the_rest_goes_on() {
                 "[2]\n".to_owned(),
             ],
             0,
-            "a request is too large and was answered with an error; raise max-message of this end or send less",
+            "a request from the client is too large and was answered with an error; start this gateway with a larger --max-message (now 10000 bytes), or send less",
         ),
         (
             "content-length",
             [announced(&request), announced("[2]")].concat(),
             vec![announced(&answer(size + 1)), announced("[2]")],
             0,
-            "a request is too large and was answered with an error",
+            "a request from the client is too large and was answered with an error",
         ),
         (
             "lines",
@@ -145,7 +145,7 @@ fn a_response_that_is_too_large_for_this_side_becomes_an_error() {
     );
     assert_eq!(out.lines().count(), 1, "{out}");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    far.line("a response is too large and was replaced by an error");
+    far.line("a response from the target is too large and was replaced by an error");
 }
 
 /// A plain client has no gateway of its own, and an answer over the cap would need pieces.

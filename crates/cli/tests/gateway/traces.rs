@@ -306,3 +306,27 @@ fn an_address_that_is_none_is_refused_at_the_start() {
         "{text}"
     );
 }
+
+// TRACE-1
+#[test]
+fn a_file_names_the_collector() {
+    let collector = Collector::start(&[("200 OK", "{}")]);
+    let (to, _lines) = target();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    let text = format!(
+        "[traces]\nurl = '{}'\n[[route]]\nname = 'a'\nlisten = 'tcp://0'\nto = '{to}'\ngrace = 0\n",
+        collector.url
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = gateway(&["--config", file.to_str().unwrap()]);
+    command.env("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret");
+    let near = Listening::start(command);
+    let address = near.address.strip_prefix("tcp://").unwrap();
+    let mut client = TcpStream::connect(address.trim_end_matches('/')).unwrap();
+    client
+        .write_all(format!("{}\n", messages()[0]).as_bytes())
+        .unwrap();
+    let span = collector.span();
+    assert_eq!(span["attributes"]["breakbulk.route"], "a", "{span}");
+}

@@ -21,7 +21,8 @@ messages
   1      1  -      313  ahp       request id=1 method=initialize channel=ahp-root:// client=c versions=1.0.0,0.9.0 subscriptions=1 chunking=yes maxFrame=900000 maxMessage=33554432 maxGroups=8 timeoutMs=30000 params=257B
   2      4  g1     343  ahp       notification method=action channel=ahp-session:/abc serverSeq=421 action=session/titleChanged params=298B
 
-ahp, one frame per line (ahp/messageSegment in 3 of the first 4 frames): 4 frames, 1 transfer (1 complete), 2 messages, 0 faults
+format: ahp, one frame per line, recognised by ahp/messageSegment in 3 of the first 4 frames
+4 frames, 1 transfer (1 complete), 2 messages, 0 faults
 "#,
         r#"
 {"frames":[
@@ -55,7 +56,8 @@ messages
   1      2  request:7    157  tywrap/1  call id=7 module=math function=sqrt args=54B kwargs=0B
   2      3  -            100  tywrap/1  error id=7 type=TypeError message="must be real number, not str"
 
-tywrap, one frame per line (tywrap-frame/1 in 2 of the first 3 frames): 3 frames, 1 transfer (1 complete), 2 messages, 0 faults
+format: tywrap, one frame per line, recognised by tywrap-frame/1 in 2 of the first 3 frames
+3 frames, 1 transfer (1 complete), 2 messages, 0 faults
 "#,
         r#"
 {"frames":[
@@ -90,7 +92,8 @@ messages
   1      4  tok    424  mcp       request id=3 method=tools/call name=echo token="tok" params=368B
   2      5  -      118  mcp       notification method=notifications/progress token="tok" progress=9 message="half way" params=57B
 
-cep22, one frame per line (oversized-transfer progress in 4 of the first 5 frames): 5 frames, 1 transfer (1 complete), 2 messages, 0 faults
+format: cep22, one frame per line, recognised by oversized-transfer progress in 4 of the first 5 frames
+5 frames, 1 transfer (1 complete), 2 messages, 0 faults
 "#,
         r#"
 {"frames":[
@@ -127,7 +130,8 @@ messages
   1      4  00000000000000ff    137  loro      update doc=notes transmission=snapshot data=100B versionPeers=1
   2      5  -                    19  loro      delete-request doc=old
 
-loro, length-prefixed transport payloads (loro fragments in 4 of the first 5 frames): 5 frames, 1 transfer (1 complete), 2 messages, 0 faults
+format: loro, length-prefixed transport payloads, recognised by loro fragments in 4 of the first 5 frames
+5 frames, 1 transfer (1 complete), 2 messages, 0 faults
 "#,
         r#"
 {"frames":[
@@ -156,7 +160,8 @@ messages
   #  frame  key  bytes  protocol  says
   1      2  -      240  loro      update doc=notes transmission=snapshot data=100B versionPeers=1
 
-loro, JSON form, one message per line (channel messages in 1 of the first 2 frames): 2 frames, 0 transfers, 1 message, 0 faults
+format: loro, JSON form, one message per line, recognised by channel messages in 1 of the first 2 frames
+2 frames, 0 transfers, 1 message, 0 faults
 "#,
         r#"
 {"frames":[
@@ -179,7 +184,8 @@ messages
   #  frame  key  bytes  protocol  says
   1      1  -      137  loro      update doc=notes transmission=snapshot data=100B versionPeers=1
 
-loro, length-prefixed bare frames (loro frames in 1 of the first 1 frames): 1 frame, 0 transfers, 1 message, 0 faults
+format: loro, length-prefixed bare frames, recognised by loro frames in 1 of the first 1 frames
+1 frame, 0 transfers, 1 message, 0 faults
 "#,
         r#"
 {"frames":[
@@ -209,7 +215,8 @@ messages
   4      4  -        5  vscode    reply ok req=1 result=undefined
   5      5  -       78  vscode    reply error req=1 json=69B name=Error message=nope
 
-vscode, length-prefixed RPC messages (VSCode RPC messages in 5 of the first 5 frames): 5 frames, 0 transfers, 5 messages, 0 faults
+format: vscode, length-prefixed RPC messages, recognised by VSCode RPC messages in 5 of the first 5 frames
+5 frames, 0 transfers, 5 messages, 0 faults
 "#,
         r#"
 {"frames":[
@@ -245,7 +252,8 @@ messages
   2      2  -       26  vscode    request req=1 rpcId=2 method=$log args="json[int 1B, string 7B]"
   3      4  -        5  vscode    ack req=1
 
-vscode, raw ipc.net stream (ipc.net headers in 5 of the first 5 frames): 5 frames, 0 transfers, 3 messages, 0 faults
+format: vscode, raw ipc.net stream, recognised by ipc.net headers in 5 of the first 5 frames
+5 frames, 0 transfers, 3 messages, 0 faults
 "#,
         r#"
 {"frames":[
@@ -275,7 +283,8 @@ messages
   1      1  -       44  json-rpc  request id=1 method=shutdown
   2      2  -       38  json-rpc  result id=1 result=4B
 
-jsonrpc, one frame per line (JSON-RPC in 2 of the first 2 frames): 2 frames, 0 transfers, 2 messages, 0 faults
+format: jsonrpc, one frame per line, recognised by JSON-RPC in 2 of the first 2 frames
+2 frames, 0 transfers, 2 messages, 0 faults
 "#,
         r#"
 {"frames":[

@@ -177,7 +177,7 @@ fn a_client_shows_its_certificate() {
         for options in refused {
             let output = run(&[&["loro", "pull", url, "doc"][..], options].concat());
             let stderr = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{url} {options:?}: {stderr}");
+            assert_eq!(output.status.code(), Some(2), "{url} {options:?}: {stderr}");
         }
     }
     // A certificate needs its key.
@@ -224,7 +224,11 @@ async fn a_server_that_cannot_be_reached_is_told_with_the_reason() {
             arguments.extend(["--timeout", timeout]);
             let output = run(&arguments);
             let stderr = String::from_utf8_lossy(&output.stderr);
-            let code = if address == silent.0 { 124 } else { 1 };
+            let code = match address {
+                address if address == nobody => 2,
+                address if address == silent.0 => 124,
+                _ => 1,
+            };
             assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
             for words in words {
                 assert!(stderr.contains(words), "{arguments:?}: {stderr}");

@@ -6,10 +6,11 @@ use std::path::Path;
 use crate::root;
 
 /// Numbers of the code that look like close codes of an application and are none, and what they are.
-const NO_CLOSE_CODES: [(u32, &str); 3] = [
+const NO_CLOSE_CODES: [(u32, &str); 4] = [
     (4000, "characters of a text"),
     (4096, "4 KiB, or a count"),
     (4222, "NATS' port"),
+    (4318, "the port of OpenTelemetry collectors"),
 ];
 
 /// Statuses that are no errors.
@@ -81,9 +82,18 @@ fn wanted(source: &str) -> BTreeSet<String> {
                 status.unwrap_or_else(|| panic!("StatusCode::{name} is in no table here"));
             wanted.insert(format!("http-{status}"));
         }
-        for rest in line.split("Refused::new(").skip(1) {
-            if let Some(status) = rest.get(..3).filter(|it| it.parse::<u32>().is_ok()) {
-                wanted.insert(format!("http-{status}"));
+        // `Refusal::new(413, …)`, and a status as it stands in the answer: `"426 Upgrade Required"`.
+        let numbers = ["Refused::new(", "Refusal::new("].map(|before| (before, ','));
+        for (before, after) in numbers.into_iter().chain([("\"", ' ')]) {
+            for rest in line.split(before).skip(1) {
+                let status = rest.get(..3).filter(|it| it.starts_with(['4', '5']));
+                let status = status.filter(|it| it.parse::<u32>().is_ok());
+                let phrase = rest.get(3..).unwrap_or_default();
+                let is_phrase = phrase.starts_with(after)
+                    && (after == ',' || phrase[1..].starts_with(|c: char| c.is_ascii_uppercase()));
+                if let Some(status) = status.filter(|_| is_phrase) {
+                    wanted.insert(format!("http-{status}"));
+                }
             }
         }
     }
@@ -155,6 +165,16 @@ fn codes_are_found_where_they_are() {
         ("StatusCode::PAYLOAD_TOO_LARGE => 1", &["http-413"]),
         ("StatusCode::OK", &[]),
         ("Refused::new(404, X, words)", &["http-404"]),
+        ("Refusal::new(413, words)", &["http-413"]),
+        (
+            "..Refusal::new(\"426 Upgrade Required\", text)",
+            &["http-426"],
+        ),
+        (
+            "    \"431 Request Header Fields Too Large\",",
+            &["http-431"],
+        ),
+        ("\"500 bytes\", \"409, or\", \"400KB\"", &[]),
         (
             "let a = 1;\n#[cfg(test)]\nmod tests {\n    a(4711, 4321, 1014);\n}",
             &[],

@@ -15,7 +15,7 @@ use crate::ports::Ports;
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What servers say when they listen.
-const LISTENS: [&str; 3] = ["listening on ", "INFO serving ", "Server is ready"];
+const LISTENS: [&str; 2] = ["listening on ", "Server is ready"];
 
 /// Ended, with all that it left running, when it is dropped.
 pub(crate) struct Session {

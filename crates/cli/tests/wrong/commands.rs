@@ -133,19 +133,19 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     ),
     (
         "split --wire ahp --max-frame 200 no-such-file",
-        1,
+        2,
         "no-such-file: ",
     ),
-    ("split --wire ahp --max-frame 10 MB", 1, "MB: "),
-    ("split --wire ahp --max-frame 200 $F/folder", 1, "folder: "),
+    ("split --wire ahp --max-frame 10 MB", 2, "MB: "),
+    ("split --wire ahp --max-frame 200 $F/folder", 2, "folder: "),
     (
         "split --wire ahp --max-frame 200 -o nowhere/out $F/message",
-        1,
+        2,
         "nowhere/out: ",
     ),
     (
         "split --wire ahp --max-frame 200 -o $F/folder $F/message",
-        1,
+        2,
         "folder: ",
     ),
     (
@@ -199,14 +199,14 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     ("join --wire loro --max-frame 8GiB", 2, "u32"),
     ("join --max-frame 1XB", 2, "--max-frame"),
     ("join a b", 2, "unexpected argument 'b'"),
-    ("join no-such-file", 1, "no-such-file: "),
-    ("join $F/folder", 1, "folder: "),
+    ("join no-such-file", 2, "no-such-file: "),
+    ("join $F/folder", 2, "folder: "),
     ("join $F/empty", 1, "it is empty"),
     ("join $F/words", 1, "name it with --wire"),
-    ("join -o nowhere/out $F/message", 1, "nowhere/out: "),
+    ("join -o nowhere/out $F/message", 2, "nowhere/out: "),
     // inspect.
     ("inspect", 2, "FILE|DIR"),
-    ("inspect no-such-file", 1, "no-such-file: "),
+    ("inspect no-such-file", 2, "no-such-file: "),
     ("inspect --wire nothing $F/message", 2, "possible values"),
     ("inspect --max-frame 1XB $F/message", 2, "--max-frame"),
     ("inspect $F/message $F/message", 2, "one capture"),
@@ -438,8 +438,8 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     ("probe", 2, "<ENDPOINT>"),
     ("probe nowhere", 2, "a probe is for ws://"),
     ("probe stdio:", 2, "ws://"),
-    ("probe ws://127.0.0.1:1", 1, "127.0.0.1:1"),
-    ("probe http://127.0.0.1:1", 1, "127.0.0.1:1"),
+    ("probe ws://127.0.0.1:1", 2, "127.0.0.1:1"),
+    ("probe http://127.0.0.1:1", 2, "127.0.0.1:1"),
     ("probe ws://h:1 --listen ws://0", 2, "cannot be used with"),
     ("probe ws://127.0.0.1:1 --up-to 1XB", 2, "--up-to"),
     ("probe ws://127.0.0.1:1 --patience soon", 2, "--patience"),
@@ -490,7 +490,7 @@ const OPTIONS: &[(&str, i32, &str)] = &[
         2,
         "cannot be used with",
     ),
-    ("call python: math sqrt --args-from no-such", 1, "no-such: "),
+    ("call python: math sqrt --args-from no-such", 2, "no-such: "),
     (
         "call python: math sqrt --args-from $F/object.json",
         2,
@@ -517,7 +517,7 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     ),
     (
         "call python: math sqrt 2 -o nowhere/out",
-        1,
+        2,
         "nowhere/out: ",
     ),
     (
@@ -544,15 +544,15 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     ),
     (
         "loro pull ws://127.0.0.1:1/ws notes --timeout 20",
-        1,
+        2,
         "127.0.0.1:1",
     ),
     (
         "loro pull http://127.0.0.1:1 notes --timeout 20",
-        1,
+        2,
         "127.0.0.1:1",
     ),
-    ("loro pull ws://127.0.0.1:1/ws '' --timeout 20", 1, "name"),
+    ("loro pull ws://127.0.0.1:1/ws '' --timeout 20", 2, "name"),
     (
         "loro pull ws://127.0.0.1:1/ws notes --timeout soon",
         2,
@@ -575,7 +575,7 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     ),
     (
         "loro push ws://127.0.0.1:1/ws notes no-such.json",
-        1,
+        2,
         "no-such.json: ",
     ),
     (
@@ -587,7 +587,7 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     ("loro list", 2, "<URL>"),
     (
         "loro list ws://127.0.0.1:1/ws --timeout 20",
-        1,
+        2,
         "127.0.0.1:1",
     ),
     ("loro delete ws://127.0.0.1:1/ws", 2, "<DOC>"),
@@ -643,20 +643,26 @@ const OPTIONS: &[(&str, i32, &str)] = &[
     (
         "echo --ask 1KB --timeout soon cat",
         2,
-        "write a whole number",
+        "write seconds, as in 30",
     ),
     ("keygen", 2, "<FILE>"),
     ("keygen -", 2, "breakbulk keygen relay.key"),
     ("keygen $F/key", 2, "exists already"),
-    ("keygen nowhere/key", 1, "nowhere/key: "),
+    ("keygen nowhere/key", 2, "nowhere/key: "),
     ("keygen $F/folder", 2, "exists already"),
     ("demo nothing", 2, "possible values: ahp"),
     ("demo ahp loro", 2, "unexpected argument 'loro'"),
+    (
+        "explain nothing",
+        2,
+        "breakbulk explain without an argument lists all names",
+    ),
+    ("explain 1009 1013", 2, "unexpected argument '1013'"),
     ("completions", 2, "<SHELL>"),
     ("completions tcsh", 2, "possible values"),
     ("man", 2, "<DIR>"),
-    ("man nowhere", 1, "mkdir -p nowhere"),
-    ("man $F/message", 1, "message: "),
+    ("man nowhere", 2, "mkdir -p nowhere"),
+    ("man $F/message", 2, "message: "),
 ];
 
 pub(super) fn cases() -> Vec<Case> {

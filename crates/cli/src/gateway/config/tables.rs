@@ -1,5 +1,4 @@
-//! The tables of a file that are about the process, not about routes: `[admin]`,
-//! `[log]` and `[record]`.
+//! The tables of a file that are about the process, not about routes: `[admin]`, `[log]`, `[record]` and `[traces]`.
 
 use breakbulk::gateway::admin::AdminAddress;
 use breakbulk::gateway::nearest;
@@ -7,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::super::admin::AdminOptions;
+use super::super::traces::TracesOptions;
 use super::Reader;
 use super::keys::{complaint, flag, number, size, text};
 use crate::log::LogOptions;
@@ -65,6 +65,17 @@ impl Reader {
         }
         let bodies = bodies.unwrap_or_default();
         Some(Record::of_file(folder?.into(), size, age, bodies))
+    }
+
+    /// The collector of traces; `None` if something is wrong.
+    pub(super) fn traces(&mut self, value: &Value<'_>) -> Option<TracesOptions> {
+        let table = self.table("traces", value, &["url"])?;
+        let options = self.value(table, "url", |value| TracesOptions::of_file(text(value)?));
+        if !table.contains_key("url") {
+            let what = "traces: there is no url; write url = \"http://127.0.0.1:4318\"";
+            self.complain(Some(value.span()), what);
+        }
+        options
     }
 
     /// A table without other keys than these.

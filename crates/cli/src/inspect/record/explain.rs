@@ -158,7 +158,7 @@ fn who(ends: &Ends<'_>) -> String {
         }
         (Some(By::Peer), None) => format!("{to}, or the path to it"),
         (None, Some(By::Peer)) => format!("{from}, or the path from it"),
-        _ => "nobody: the connection broke without a close".to_owned(),
+        _ => "neither end: the connection broke without a close".to_owned(),
     }
 }
 
@@ -261,11 +261,12 @@ fn option(
                 .to_owned(),
         ),
         TOO_LARGE => {
-            let below = |bytes: u64| format!("below {bytes}");
-            let size = frame.map(|bad| below(bad.frame.bytes));
-            let size = cap.map(|cap| cap.to_string()).or(size)?;
+            let max_frame = match cap {
+                Some(cap) => format!("--max-frame {cap}"),
+                None => smaller_than(frame?.frame.bytes),
+            };
             Some(format!(
-                "start both gateways with --max-frame {size}, or with the --preset of that path.{resume}"
+                "start both gateways with {max_frame}, or with the --preset of that path.{resume}"
             ))
         }
         1013 => Some("raise --max-sessions or --memory at the gateway that closed it".to_owned()),
@@ -278,5 +279,37 @@ fn option(
             Some("raise --resume-for at both gateways, if the path comes back later".to_owned())
         }
         _ => None,
+    }
+}
+
+/// `--max-frame` with a value below this size, in the largest unit that it has one of.
+fn smaller_than(bytes: u64) -> String {
+    let half = bytes / 2;
+    let units = [(1_000_000, "MB"), (1000, "KB")];
+    let unit = units.into_iter().find(|(unit, _)| half >= *unit);
+    let (unit, name) = unit.unwrap_or((1, ""));
+    format!(
+        "a --max-frame smaller than {bytes}, for example --max-frame {}{name}",
+        half / unit
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size::Size;
+
+    #[test]
+    fn the_example_is_an_option_value_below_the_size() {
+        for (bytes, example) in [
+            (8_388_608, "4MB"),
+            (900_000, "450KB"),
+            (1000, "500"),
+            (2000, "1KB"),
+        ] {
+            let text = smaller_than(bytes);
+            assert_eq!(text.rsplit(' ').next(), Some(example), "{text}");
+            assert!(example.parse::<Size>().unwrap().0 < bytes as usize);
+        }
     }
 }

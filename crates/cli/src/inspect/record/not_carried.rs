@@ -69,7 +69,8 @@ fn told(session: &Session, what: &NotCarried, method: Option<&str>) -> Uncarried
     });
     let option = match (what.own, &cap) {
         (true, _) => format!(
-            "start {gateway} with a --max-message of {bytes} or more (and the other gateway, if there is one), or ask for less"
+            "start {gateway} with --max-message {} or more (and the other gateway, if there is one), or ask for less",
+            what.bytes
         ),
         (false, Some(_)) => format!(
             "the receiver at the end --{side} of {gateway} takes no more: raise --max-message there if it is a gateway, put a gateway before it if it is none, or ask for less"

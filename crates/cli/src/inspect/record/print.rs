@@ -92,7 +92,7 @@ fn not_carried(it: &Conversation<'_>, all: bool, out: &mut dyn Write) -> io::Res
         if let Some(cap) = &message.cap {
             row("cap", cap)?;
         }
-        row("option", &message.option)?;
+        row("remedy", &message.option)?;
     }
     let more = it.not_carried.len().saturating_sub(shown) as u64;
     let unkept: u64 = it.sessions.iter().map(|it| it.more_not_carried).sum();
@@ -198,7 +198,7 @@ fn explanation(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
         closed.code,
         clock(closed.micros)
     );
-    row("hop", &what)?;
+    row("where", &what)?;
     if !closed.reason.is_empty() {
         row("reason", &safe(&closed.reason))?;
     }
@@ -212,14 +212,14 @@ fn explanation(it: &Explanation, out: &mut dyn Write) -> io::Result<()> {
         .map(|max| format!("the gateways sent up to {}", grouped(max)));
     let cap = it
         .cap
-        .map(|cap| format!("{} bytes, by the reason", grouped(cap)));
+        .map(|cap| format!("{} bytes, as the close reason says", grouped(cap)));
     let cap: Vec<String> = [cap, max_frame].into_iter().flatten().collect();
     if !cap.is_empty() {
         row("cap", &cap.join("; "))?;
     }
-    row("open", &open(it))?;
+    row("requests", &open(it))?;
     if let Some(option) = &it.option {
-        row("option", option)?;
+        row("remedy", option)?;
     }
     Ok(())
 }

@@ -180,7 +180,7 @@ fn a_failure_is_explained_in_one_screen() {
 9fa2mm-1 in far: ws://0.0.0.0:8080 to exec:server
   11:06:40.001, 0.038 s; in 1 frame 20,000,058 B, out 1 frame 120 B; failed
 
-hop       the connection between 7kq3vd-1 and 9fa2mm-1 ended with 1009 at
+where     the connection between 7kq3vd-1 and 9fa2mm-1 ended with 1009 at
           11:06:40.035
 reason    message of 900000 bytes over the cap of 100003
 closed by the path between them: neither 7kq3vd-1 nor 9fa2mm-1 closed it
@@ -188,9 +188,10 @@ frame     14 from 7kq3vd-1 to 9fa2mm-1: 900,000 bytes; it and 2 after it did
           not arrive
 message   tools/call id 7: piece 13 of 30, from byte 8,098,128 of at most
           20,245,320
-cap       100,003 bytes, by the reason; the gateways sent up to 900,000
-open      1 request without an answer: tools/call id 7
-option    start both gateways with --max-frame 100003, or with the --preset of
+cap       100,003 bytes, as the close reason says; the gateways sent up to
+          900,000
+requests  1 request without an answer: tools/call id 7
+remedy    start both gateways with --max-frame 100003, or with the --preset of
           that path. With --resume-for above 0 at both, the tunnel finds the
           cap by itself and goes on.
 "
@@ -258,12 +259,12 @@ fn an_answer_that_was_too_large_is_explained_although_all_went_on() {
 9fa2mm-1 in far: ws://0.0.0.0:8080 to exec:server
   11:06:40.001, 0.012 s; in 1 frame 100 B, out 1 frame 303 B; message too large
 
-too large the answer to tools/call id 2, of 40,000,073 bytes, did not pass:
-          the gateway of 9fa2mm-1 put an error in its place
+too large the answer to tools/call id 2, of 40,000,073 bytes, did not pass: the
+          gateway of 9fa2mm-1 put an error in its place
 cap       33,554,432 bytes, the max-message of the gateway of 9fa2mm-1 at its
           end --to
-option    start the gateway of 9fa2mm-1 with a --max-message of 40,000,073 or
-          more (and the other gateway, if there is one), or ask for less
+remedy    start the gateway of 9fa2mm-1 with --max-message 40000073 or more
+          (and the other gateway, if there is one), or ask for less
 "
     );
     assert!(text.lines().all(|line| line.chars().count() <= 80));

@@ -16,7 +16,7 @@ pub(super) fn set(text: &LoroText, wanted: &str) -> Set {
     if old_length > 0 && new_length > 0 {
         let lines = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
         let (old_lines, new_lines) = (lines(old), lines(new));
-        let failed = |error| Refused::new(format!("{error:?}"));
+        let failed = |error| Refused::new(format!("the text cannot be changed: {error}"));
         if old_length + new_length <= LOOKED_AT_MAX {
             return text.update(wanted, Default::default()).map_err(failed);
         }

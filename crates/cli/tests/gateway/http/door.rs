@@ -481,7 +481,7 @@ fn a_target_that_cannot_be_reached_is_told() {
             (&json!(0), &json!(-32000))
         );
         assert!(!error.to_string().contains("127.0.0.1"), "{error}");
-        let told = door.line("closed a client: its session could not start");
+        let told = door.line("closed a client: the gateway got no connection to its target (--to)");
         assert!(told.contains("127.0.0.1:1"), "{told}");
     }
 }

@@ -92,7 +92,7 @@ fn a_cap_that_a_proxy_enforces_is_learned() {
     assert!(path.largest() <= 30_000);
     let learned = near.log.line("does not pass the path to the other gateway");
     assert!(
-        learned.contains("start this gateway with max-frame"),
+        learned.contains("start this gateway with --max-frame"),
         "{learned}"
     );
 }

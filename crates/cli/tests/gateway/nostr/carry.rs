@@ -142,7 +142,7 @@ async fn what_is_no_message_is_answered_and_the_rest_goes_on() {
     // More than the far gateway takes from its server.
     let answer = client.call(2, "text", json!({"kind": "ascii", "size": 2 * MB}));
     assert_eq!(answer["error"]["code"], -32011, "{answer}");
-    let line = "a response is too large and was replaced by an error";
+    let line = "a response from the target is too large and was replaced by an error";
     assert!(scene.far.line(line).contains(" WARN "));
     // And more than it takes from its client.
     let answer = client.call(3, "digest", json!({"data": text("ascii", 2 * MB)}));

@@ -34,8 +34,9 @@ async fn a_server_that_dies_leaves_no_request_unanswered_and_another_takes_over(
     ids.sort_unstable();
     assert_eq!(ids, [2, 3]);
     // The operator is told.
-    let line = scene.far.line("the command closed with");
-    assert!(line.contains("exited with status"), "{line}");
+    scene
+        .far
+        .line("session ended: the command exited with status");
     // The next one is introduced to the client as the first was.
     let (name, second, _) = client.about(4);
     assert_eq!(name, "mortal");

@@ -80,5 +80,5 @@ fn a_route_that_drains_after_a_reload_is_told_apart() {
     // What only a start reads is told.
     folder.write(&text("11MiB").replace("filter = 'debug'", "filter = 'info'"));
     gateway.signal("-HUP");
-    gateway.line("[admin], [log] and [record] are read at the start only");
+    gateway.line("[admin], [log], [record] and [traces] are read at the start only");
 }

@@ -38,6 +38,10 @@ const WRONG: &[Case] = &[
         "%Rpreset = 'a\n",
         "gateway.toml:5:12: this is not TOML: invalid literal string, expected `'`\n5 | preset = 'a\n  |            ^",
     ),
+    case(
+        "[traces]\nurl = 'localhost:4318'\n%R",
+        "gateway.toml:2:7: url: a collector is http://HOST:PORT or https://HOST:PORT\n2 | url = 'localhost:4318'\n  |       ^^^^^^^^^^^^^^^^",
+    ),
     // Keys that do not exist.
     case(
         "%Rmax-fram = '1KB'\n",
@@ -168,7 +172,7 @@ const WRONG: &[Case] = &[
     ),
     case(
         "%Rmax-message = 10\n",
-        "gateway.toml:5:15: max-message is 10 bytes; it must be at least 256\n5 | max-message = 10\n  |               ^^",
+        "gateway.toml:5:15: max-message is 10 bytes; it must be at least 256 bytes\n5 | max-message = 10\n  |               ^^",
     ),
     case(
         "%Rtoken-file = 'tokens'\n",
