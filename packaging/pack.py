@@ -34,6 +34,11 @@ TARGETS = {
     "x86_64-pc-windows-msvc": ("win32", "x64", "win_amd64", None),
 }
 
+# The pages of docs/ that no package carries: they are for whoever changes the program or judges it, and large.
+NOT_CARRIED = ("COMPARISON", "DECISIONS", "FAILURES", "LIBRARY", "RULES", "SCALE", "THREATS", "TRUST")
+
+LICENSES = ("LICENSE-MIT", "LICENSE-APACHE")
+
 # 1980-01-01, the earliest that a zip file knows.
 EPOCH = 315532800
 
@@ -59,6 +64,35 @@ def write_tar(path, members):
                 archive.addfile(about, io.BytesIO(content))
 
 
+def pages():
+    """The pages for users, as (name, bytes), without links to what is not among them."""
+    texts = {file.name: file.read_text() for file in sorted((ROOT / "docs").glob("*.md"))}
+    texts = {name: text for name, text in texts.items() if Path(name).stem not in NOT_CARRIED}
+    return [(name, without_dead_links(text, {"", *texts}).encode()) for name, text in texts.items()]
+
+
+def readme(has_pages):
+    """What a package says about itself. Its links lead to the pages if these are in docs/ beside it."""
+    text = (ROOT / "packaging/README.md").read_text()
+    there = {f"docs/{name}" for name, _ in pages()} if has_pages else set()
+    return without_dead_links(text, there).encode()
+
+
+def without_dead_links(text, there):
+    """Keeps links to the web and to the files that are there; of others only their words, and no picture."""
+
+    def kept(link):
+        picture, words, target = link.groups()
+        is_there = target.startswith("https://") or target.partition("#")[0] in there
+        return link[0] if is_there and not picture else "" if picture else words
+
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]*)\)", kept, text)
+
+
+def licenses():
+    return [(name, (ROOT / name).read_bytes()) for name in LICENSES]
+
+
 def npm(out, program, target, executable):
     """The package of this system, and the one that everybody asks for, which chooses among all of them."""
     platform, processor, _, _ = TARGETS[target]
@@ -68,7 +102,6 @@ def npm(out, program, target, executable):
         "license": "MIT OR Apache-2.0",
         "keywords": ["rpc", "mcp", "websocket", "relay", "json-rpc"],
     }
-    readme = (ROOT / "packaging/README.md").read_bytes()
     name = f"breakbulk-{platform}-{processor}"
     about = {
         "name": name,
@@ -78,9 +111,14 @@ def npm(out, program, target, executable):
         "files": [executable],
         "preferUnplugged": True,
     }
+    if platform == "linux" and glibc(program):
+        # Without it Alpine would install a program that cannot be started there.
+        about["libc"] = ["glibc"]
+    texts = [(f"package/{name}", text, 0o644) for name, text in licenses()]
     members = [
         ("package/package.json", dump(about), 0o644),
-        ("package/README.md", readme, 0o644),
+        ("package/README.md", readme(False), 0o644),
+        *texts,
         (f"package/{executable}", program, 0o755),
     ]
     write_tar(out / f"{name}-{version()}.tgz", members)
@@ -89,13 +127,15 @@ def npm(out, program, target, executable):
         "name": "breakbulk",
         **shared,
         "bin": {"breakbulk": "breakbulk.js"},
-        "files": ["breakbulk.js"],
+        "files": ["breakbulk.js", "docs"],
         "engines": {"node": ">=18"},
         "optionalDependencies": {name: version() for name in programs},
     }
     members = [
         ("package/package.json", dump(about), 0o644),
-        ("package/README.md", readme, 0o644),
+        ("package/README.md", readme(True), 0o644),
+        *texts,
+        *[(f"package/docs/{name}", text, 0o644) for name, text in pages()],
         ("package/breakbulk.js", (ROOT / "packaging/npm/breakbulk.js").read_bytes(), 0o755),
     ]
     write_tar(out / f"breakbulk-{version()}.tgz", members)
@@ -106,7 +146,7 @@ def dump(value):
 
 
 def wheel(out, program, target, executable):
-    """A wheel whose only content is the program, as a script."""
+    """A wheel with the program, as a script, and its pages in share/doc."""
     tag = TARGETS[target][2]
     needs = glibc(program)
     if tag.startswith("linux_") and needs:
@@ -116,12 +156,17 @@ def wheel(out, program, target, executable):
     info = f"breakbulk-{version()}.dist-info"
     metadata = (
         f"Metadata-Version: 2.4\nName: breakbulk\nVersion: {version()}\nSummary: {SUMMARY}\n"
-        "License-Expression: MIT OR Apache-2.0\nRequires-Python: >=3.8\n"
-        "Description-Content-Type: text/markdown\n\n" + (ROOT / "packaging/README.md").read_text()
+        "License-Expression: MIT OR Apache-2.0\n"
+        + "".join(f"License-File: {name}\n" for name in LICENSES)
+        + "Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n"
+        + readme(False).decode()
     )
     kind = f"Wheel-Version: 1.0\nGenerator: breakbulk\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    data = f"breakbulk-{version()}.data"
     members = [
-        (f"breakbulk-{version()}.data/scripts/{executable}", program, 0o755),
+        (f"{data}/scripts/{executable}", program, 0o755),
+        *[(f"{data}/data/share/doc/breakbulk/{name}", text, 0o644) for name, text in pages()],
+        *[(f"{info}/licenses/{name}", text, 0o644) for name, text in licenses()],
         (f"{info}/METADATA", metadata.encode(), 0o644),
         (f"{info}/WHEEL", kind.encode(), 0o644),
     ]
@@ -139,7 +184,7 @@ def wheel(out, program, target, executable):
 
 
 def debian(out, program, target, path):
-    """A package for Debian and Ubuntu: the program, its unit, man pages and completions."""
+    """A package for Debian and Ubuntu: the program, its unit, man pages, completions and pages."""
     architecture = TARGETS[target][3]
     if architecture is None or shutil.which("dpkg-deb") is None:
         print("no Debian package: it is made on Linux, with dpkg-deb")
@@ -157,14 +202,14 @@ def debian(out, program, target, path):
         put("usr/lib/systemd/system/breakbulk.service", (ROOT / "packaging/breakbulk.service").read_bytes())
         docs = "usr/share/doc/breakbulk"
         put(f"{docs}/examples/gateway.toml", (ROOT / "packaging/gateway.toml").read_bytes())
-        put(f"{docs}/OPERATIONS.md", (ROOT / "docs/OPERATIONS.md").read_bytes())
-        licenses = [(ROOT / f"LICENSE-{name}").read_text() for name in ("MIT", "APACHE")]
-        put(f"{docs}/copyright", "\n\nor, as you like:\n\n".join(licenses).encode())
-        # The program makes its own pages, so it must run here.
-        pages = Path(folder) / "pages"
-        pages.mkdir()
-        subprocess.run([path, "man", pages], check=True)
-        for page in sorted(pages.iterdir()):
+        for name, text in pages():
+            put(f"{docs}/{name}", text)
+        put(f"{docs}/copyright", b"\n\nor, as you like:\n\n".join(text for _, text in licenses()))
+        # The program makes its own man pages, so it must run here.
+        manual = Path(folder) / "man"
+        manual.mkdir()
+        subprocess.run([path, "man", manual], check=True)
+        for page in sorted(manual.iterdir()):
             put(f"usr/share/man/man1/{page.name}.gz", gzip.compress(page.read_bytes(), 9, mtime=0))
         for shell, file in [
             ("bash", "usr/share/bash-completion/completions/breakbulk"),
@@ -199,7 +244,10 @@ def debian(out, program, target, path):
 
 def plain(out, program, target, executable):
     """An archive for whoever unpacks by hand."""
-    files = [(name, (ROOT / name).read_bytes(), 0o644) for name in ("LICENSE-MIT", "LICENSE-APACHE", "README.md")]
+    example = (ROOT / "packaging/gateway.toml").read_bytes()
+    texts = [*licenses(), ("README.md", readme(True)), ("gateway.toml", example)]
+    texts += [(f"docs/{name}", text) for name, text in pages()]
+    files = [(name, text, 0o644) for name, text in texts]
     name = f"breakbulk-{version()}-{target}"
     members = [(f"{name}/{file}", content, mode) for file, content, mode in [(executable, program, 0o755), *files]]
     write_tar(out / f"{name}.tar.gz", members)

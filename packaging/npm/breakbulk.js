@@ -14,7 +14,8 @@ try {
 } catch {
   console.error(
     `breakbulk: there is no program for ${process.platform}-${process.arch} here: the package ${name} is missing. ` +
-      "Install without --no-optional, or build it: cargo install breakbulk-cli",
+      "Install without --no-optional, or build it: cargo install breakbulk-cli" +
+      (process.platform === "linux" ? ". On Linux the package needs glibc, which Alpine does not have" : ""),
   );
   process.exit(2);
 }

@@ -1,5 +1,5 @@
-//! Packs the program for npm, PyPI and Debian, installs it from the packed files without a network, and
-//! runs it as whoever installed it would.
+//! Packs the program for npm, PyPI and Debian and as an archive, installs it from the packed files without
+//! a network, runs it as whoever installed it would, and checks the pages beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,19 +34,54 @@ pub(crate) fn check(program: &Path) -> Result<()> {
         .args(["--check", "--quiet", "SHA256SUMS"])
         .current_dir(&packed))?;
     let version = output(Command::new(program).arg("--version"))?;
-    for (kind, installed) in [
+    for (kind, Installed { program, pages }) in [
         ("npm", npm(&folder, &packed)?),
         ("PyPI", pypi(&folder, &packed)?),
         ("Debian", debian(&folder, &packed)?),
+        ("archive", archive(&folder, &packed)?),
     ] {
-        let told = output(Command::new(&installed).arg("--version"))?;
+        check_pages(&pages).context(kind)?;
+        let told = output(Command::new(&program).arg("--version"))?;
         ensure!(told == version, "{kind}: another version is told: {told}");
-        let shown = output(Command::new(&installed).args(["demo", "ahp"]))?;
+        let shown = output(Command::new(&program).args(["demo", "ahp"]))?;
         ensure!(shown.contains("identical"), "{kind}: {shown}");
         // A failure is told as the program itself tells it.
-        let wrong = Command::new(&installed).arg("keygen").arg("-").output()?;
+        let wrong = Command::new(&program).arg("keygen").arg("-").output()?;
         ensure!(wrong.status.code() == Some(2), "{kind}: {}", wrong.status);
         println!("{kind}: packed, installed without a network, and run");
+    }
+    Ok(())
+}
+
+/// Where a package has put its program and its pages.
+struct Installed {
+    program: PathBuf,
+    pages: PathBuf,
+}
+
+/// The pages that errors of the program and its help name are there, and no link of a page is dead.
+fn check_pages(folder: &Path) -> Result<()> {
+    for name in ["ERRORS.md", "OPERATIONS.md"] {
+        ensure!(folder.join(name).is_file(), "{name} is missing");
+    }
+    let readme = folder.with_file_name("README.md");
+    let mut pages = vec![readme];
+    for entry in fs::read_dir(folder)? {
+        pages.push(entry?.path());
+    }
+    let is_page = |page: &&PathBuf| page.extension().is_some_and(|it| it == "md") && page.exists();
+    for page in pages.iter().filter(is_page) {
+        let text = fs::read_to_string(page)?;
+        let links = text.split("](").skip(1);
+        for link in links.filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            let is_there = file.is_empty() || page.with_file_name(file).exists();
+            let page = page.display();
+            ensure!(
+                is_there || link.starts_with("https://"),
+                "{page}: {link} leads nowhere"
+            );
+        }
     }
     Ok(())
 }
@@ -63,7 +98,7 @@ fn packed_file(packed: &Path, begins: &str, ends: &str) -> Result<PathBuf> {
     Err(anyhow::anyhow!("{begins}…{ends} was not packed"))
 }
 
-fn npm(folder: &Path, packed: &Path) -> Result<PathBuf> {
+fn npm(folder: &Path, packed: &Path) -> Result<Installed> {
     let place = folder.join("npm");
     fs::create_dir_all(&place)?;
     fs::write(place.join("package.json"), "{\"private\": true}\n")?;
@@ -81,10 +116,29 @@ fn npm(folder: &Path, packed: &Path) -> Result<PathBuf> {
         .args([&own, &all])
         .env("npm_config_cache", folder.join("npm-cache"))
         .current_dir(&place))?;
-    Ok(place.join("node_modules/.bin/breakbulk"))
+    let own = place.join(format!("node_modules/{}/package.json", npm_name()));
+    let about = fs::read_to_string(&own).with_context(|| own.display().to_string())?;
+    ensure!(
+        about.contains("\"libc\""),
+        "npm would install it where there is no glibc: {about}"
+    );
+    Ok(Installed {
+        program: place.join("node_modules/.bin/breakbulk"),
+        pages: place.join("node_modules/breakbulk/docs"),
+    })
 }
 
-fn pypi(folder: &Path, packed: &Path) -> Result<PathBuf> {
+/// What npm calls the package with the program for this system.
+fn npm_name() -> String {
+    let processor = match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("breakbulk-linux-{processor}")
+}
+
+fn pypi(folder: &Path, packed: &Path) -> Result<Installed> {
     let place = folder.join("pypi");
     run(Command::new("python3").args(["-m", "venv"]).arg(&place))?;
     let wheel = packed_file(packed, "breakbulk-", ".whl")?;
@@ -96,11 +150,14 @@ fn pypi(folder: &Path, packed: &Path) -> Result<PathBuf> {
             "--disable-pip-version-check",
         ])
         .arg(wheel))?;
-    Ok(place.join("bin/breakbulk"))
+    Ok(Installed {
+        program: place.join("bin/breakbulk"),
+        pages: place.join("share/doc/breakbulk"),
+    })
 }
 
 /// Unpacked and not installed, since that would change this machine.
-fn debian(folder: &Path, packed: &Path) -> Result<PathBuf> {
+fn debian(folder: &Path, packed: &Path) -> Result<Installed> {
     let place = folder.join("debian");
     let package = packed_file(packed, "breakbulk_", ".deb")?;
     let about = output(Command::new("dpkg-deb").arg("--info").arg(&package))?;
@@ -116,5 +173,24 @@ fn debian(folder: &Path, packed: &Path) -> Result<PathBuf> {
         let path = place.join(file);
         fs::metadata(&path).with_context(|| format!("{file} is missing"))?;
     }
-    Ok(place.join("usr/bin/breakbulk"))
+    Ok(Installed {
+        program: place.join("usr/bin/breakbulk"),
+        pages: place.join("usr/share/doc/breakbulk"),
+    })
+}
+
+/// For whoever unpacks by hand.
+fn archive(folder: &Path, packed: &Path) -> Result<Installed> {
+    let place = folder.join("archive");
+    fs::create_dir_all(&place)?;
+    let packed = packed_file(packed, "breakbulk-", ".tar.gz")?;
+    run(Command::new("tar")
+        .args(["--extract", "--strip-components=1", "--file"])
+        .arg(packed)
+        .arg("--directory")
+        .arg(&place))?;
+    Ok(Installed {
+        program: place.join("breakbulk"),
+        pages: place.join("docs"),
+    })
 }

@@ -32,12 +32,14 @@ const ROWS: [Row; 14] = [
     row((Npm2025, Http), Tunnel(Nats), (Pypi2025, Http)),
 ];
 
-/// 20 MB each way.
-const LARGE: [Row; 4] = [
+/// 20 MB each way. The README says of clients on standard streams what these rows show.
+const LARGE: [Row; 6] = [
     large((Npm2026, Http), Gateway, (Npm2026, Http)),
     large((Npm2025, Http), Tunnel(WebSocket), (Npm2025, Http)),
     large((Npm2026, Http), Tunnel(Bodies), (Pypi2026, Http)),
     large((Npm2026, Stdio), Tunnel(Nats), (Npm2026, Http)),
+    large((Pypi2025, Stdio), Tunnel(WebSocket), (Pypi2025, Stdio)),
+    large((Pypi2026, Stdio), Tunnel(WebSocket), (Npm2026, Stdio)),
 ];
 
 const fn row(client: (Sdk, Speaks), between: Between, server: (Sdk, Speaks)) -> Row {
