@@ -1,5 +1,5 @@
 //! What a million connections would take: on paper from measured figures, and by a simulation of the two
-//! worst moments, in which a member dies and in which all lines are cut at once.
+//! worst moments, in which a member dies and in which all connections are cut at once.
 //!
 //! The simulation is pure: a seed, steps of 50 ms, members that accept at the measured rate and clients that
 //! come back as tunnels do.
@@ -82,7 +82,7 @@ pub(crate) fn run(file: &str) -> Result<(), Failure> {
         let all = storm(CONNECTIONS as usize, members, core_rate);
         let forwarded = CONNECTIONS * (members - 1) as f64 / members as f64;
         println!(
-            "{members} members, all lines are cut: {}; {forwarded:.0} lines are then forwarded, whose heartbeats are {:.0} messages a second at NATS",
+            "{members} members, all lines are cut: {}; {forwarded:.0} connections are then forwarded, whose heartbeats are {:.0} messages a second at NATS",
             all.sentence(),
             forwarded * 2.0 / HEARTBEAT,
         );

@@ -14,9 +14,9 @@ const ROUNDS: usize = 10;
 /// How many bytes are worked on in one run, however long a text is.
 const TOGETHER: usize = 256 << 10;
 
-/// The bounds: text with many escapes, and text with few or none, where a tenth is noise.
+/// The bounds: text with many escapes, and text with few or none, where three percent are noise.
 const DENSE: f64 = 2.0;
-const SPARSE: f64 = 0.9;
+const SPARSE: f64 = 0.97;
 
 /// A text to escape: a unit that is repeated.
 struct Content {
