@@ -124,7 +124,7 @@ fn a_token_is_asked_for_by_every_transport() {
         format!("http://{address}?transport=webrtc"),
     ] {
         let output = push(&url, None, 16);
-        assert_eq!(output.status.code(), Some(1), "{url}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{url}: {}", said(&output));
         assert!(said(&output).contains("401"), "{url}: {}", said(&output));
         let output = push(&url, Some("opensesame"), 16);
         assert_eq!(output.status.code(), Some(0), "{url}: {}", said(&output));

@@ -141,7 +141,7 @@ fn ask_for_text(to: &str) -> Value {
 /// A document that is pushed.
 pub(crate) async fn loro(scheme: &'static str, rest: &'static str) {
     let arguments = ["loro", "serve", "--listen", "127.0.0.1:0"];
-    let (_server, at) = spawn_blocking(move || listen(&arguments, "at ws://"))
+    let (_server, at) = spawn_blocking(move || listen(&arguments, "listening on ws://"))
         .await
         .unwrap();
     let at = at.split('/').next().unwrap().to_owned();

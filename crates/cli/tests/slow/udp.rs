@@ -170,7 +170,7 @@ async fn write(stream: &mut TcpStream, head: &str, body: &[u8]) {
 /// A document that is pushed through a data channel.
 pub(crate) async fn loro() {
     let arguments = ["loro", "serve", "--listen", "127.0.0.1:0"];
-    let (_server, at) = spawn_blocking(move || listen(&arguments, "at ws://"))
+    let (_server, at) = spawn_blocking(move || listen(&arguments, "listening on ws://"))
         .await
         .unwrap();
     let at = at.split('/').next().unwrap().to_owned();

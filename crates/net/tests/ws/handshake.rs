@@ -155,7 +155,7 @@ async fn requests_that_make_no_websocket_are_told_so() {
             "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\r\n",
             "400",
         ),
-        ("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", "400"),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", "426"),
         ("\x16\x03\x01\r\n\r\n", "400"),
         (&long, "431"),
         (&many, "431"),
