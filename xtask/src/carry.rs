@@ -178,7 +178,7 @@ impl Tester {
         let needed = why
             .split("at least ")
             .nth(1)
-            .and_then(|rest| rest.trim().parse().ok());
+            .and_then(|rest| rest.split_whitespace().next()?.parse().ok());
         needed.with_context(|| format!("{wire}: no smallest cap in {why:?}"))
     }
 
