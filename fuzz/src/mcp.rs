@@ -164,7 +164,7 @@ pub fn streams(mut input: Input<'_>) {
             8 => {
                 let stream = input.below(16) as u64;
                 if stream != OWN {
-                    streams.abandon(stream);
+                    drop(streams.abandon(stream));
                 }
             }
             // What was sent leaves.

@@ -256,9 +256,12 @@ impl Routes {
         ends
     }
 
-    /// Those that were not told to stop.
+    /// Those that were not told to stop, and whose listener has not failed: that one is started again, although its
+    /// sessions may go on.
     fn current(&self) -> impl Iterator<Item = &Running> {
-        self.running.iter().filter(|running| !running.is_stopping)
+        let is_closed = |running: &Running| *running.phase.borrow() == Phase::Closed;
+        let running = self.running.iter();
+        running.filter(move |running| !running.is_stopping && !is_closed(running))
     }
 
     /// Refuses a new route at the standard streams while the process runs.

@@ -281,7 +281,11 @@ pub(crate) async fn listen<D: Door>(
                     let session = async move { session(&plan, arrival, &stop, &watched).await };
                     sessions.spawn(session.instrument(span));
                 }
-                Err(error) => break Err(error),
+                Err(error) => {
+                    // Its sessions may go on for long.
+                    plan.watched.failed(&error);
+                    break Err(error);
+                }
             },
             Some(_) = sessions.join_next() => {}
             () = stop.stopped() => break Ok(()),

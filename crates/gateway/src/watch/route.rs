@@ -201,25 +201,29 @@ impl RouteWatch {
     pub(crate) fn listening(&self, heard_at: &str) {
         if let Some(route) = &self.route {
             heard_at.clone_into(&mut lock(&route.listen));
-            route.state.store(1, Relaxed);
+            route.state.fetch_max(1, Relaxed);
         }
     }
 
     /// It takes no more clients.
     pub(crate) fn stopping(&self) {
         if let Some(route) = &self.route {
-            route.state.store(2, Relaxed);
+            route.state.fetch_max(2, Relaxed);
         }
     }
 
-    /// It has ended by itself, and should not have.
+    /// It takes no more clients, and was not told to stop.
     pub(crate) fn failed(&self, why: &dyn std::fmt::Display) {
         let Some((inner, route)) = self.inner().zip(self.route.as_ref()) else {
             return;
         };
+        // What goes wrong while it stops is told in the log alone: another one may have its name by then.
+        let fails = |state| (state < 2).then_some(3);
+        if route.state.fetch_update(Relaxed, Relaxed, fails).is_err() {
+            return;
+        }
         // It fails once.
         let _ = route.failure.set(plain_text(why));
-        route.state.store(3, Relaxed);
         inner.fault(Fault {
             route: &route.name,
             session: None,

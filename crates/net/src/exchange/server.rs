@@ -84,11 +84,15 @@ pub struct ExchangeServerSource {
 impl Source for ExchangeServerSource {
     async fn next(&mut self) -> Incoming {
         loop {
-            match self
-                .current
-                .as_mut()
-                .and_then(|(records, _)| records.next())
-            {
+            let next = self.current.as_mut().and_then(|(records, held)| {
+                let next = records.next();
+                if let Some(held) = held {
+                    // The frame is charged by whoever takes it.
+                    held.shrink_to(records.left());
+                }
+                next
+            });
+            match next {
                 Some(Record::Frame(frame)) => return Incoming::Frame(frame),
                 Some(Record::Close(closed)) => {
                     self.life.connection().end(closed.clone());

@@ -14,11 +14,14 @@ const LOOK_MS: f64 = 500.0;
 /// Changes the text. What is the same at its beginning and its end is not touched.
 pub(super) fn set(text: &LoroText, wanted: &str) -> Set {
     let current = text.to_string();
-    let (head, old, new) = differing(&current, wanted);
-    let (old_length, new_length) = (old.chars().count(), new.chars().count());
-    if old_length > 0 && new_length > 0 && least_edits(text, wanted, (old, new)) {
+    let (_, old, new) = differing(&current, wanted);
+    if !old.is_empty() && !new.is_empty() && least_edits(text, wanted, (old, new)) {
         return Ok(());
     }
+    // A search that took too long may have changed a part of it already.
+    let current = text.to_string();
+    let (head, old, new) = differing(&current, wanted);
+    let (old_length, new_length) = (old.chars().count(), new.chars().count());
     if old_length > 0 {
         text.delete(head, old_length)?;
     }
@@ -28,8 +31,8 @@ pub(super) fn set(text: &LoroText, wanted: &str) -> Set {
     Ok(())
 }
 
-/// Changes the text by the least edits between what differs; false, and nothing is changed, if they are not found in
-/// time.
+/// Changes the text by the least edits between what differs; false if they are not found in time, and then a part of
+/// them may be done.
 fn least_edits(text: &LoroText, wanted: &str, (old, new): (&str, &str)) -> bool {
     let options = || UpdateOptions {
         timeout_ms: Some(LOOK_MS),

@@ -220,7 +220,15 @@ impl Drop for Posted {
     fn drop(&mut self) {
         if !self.is_taken {
             // The server will not answer what it never got.
-            self.session.streams().abandon(self.stream);
+            let unread = self.session.streams().abandon(self.stream);
+            if self.session.is_stateless {
+                // One that takes nothing would not serve the next client either.
+                self.session.end(1000, "the server took no request");
+            } else if !unread.is_empty() {
+                let session = self.session.clone();
+                tokio::spawn(async move { session.evicted(unread).await });
+            }
+            return;
         }
         if !self.session.is_stateless {
             return;

@@ -299,7 +299,7 @@ impl ClientSession {
     }
 
     /// Messages that waited too long for a GET: a request is answered, a notification is lost.
-    async fn evicted(&self, messages: Vec<Bytes>) {
+    pub(super) async fn evicted(&self, messages: Vec<Bytes>) {
         for bytes in messages {
             let message = Message::read(&bytes).ok();
             let requests = message.as_ref().map(Message::requests).unwrap_or_default();
@@ -506,10 +506,10 @@ mod tests {
         let one_more = session.open(&request(1000));
         assert_eq!(one_more, Err(NotOpened::TooMany(OPEN + 1)));
         // One that the server never got is forgotten, and its id is free again.
-        session.streams().abandon(streams[7]);
+        drop(session.streams().abandon(streams[7]));
         assert!(session.open(&request(7)).is_ok());
         for stream in streams {
-            session.streams().abandon(stream);
+            drop(session.streams().abandon(stream));
         }
         assert!(budget.used() - before < 2 * 1024, "{}", budget.used());
     }

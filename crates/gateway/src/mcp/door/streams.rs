@@ -63,7 +63,7 @@ struct Stream {
     /// The requests that it is for and that have no answer.
     open: BTreeSet<String>,
     /// Their memory.
-    _held: Option<Held>,
+    held: Option<Held>,
     /// The number of its reader; a later one replaces it.
     reader: u64,
     is_read: bool,
@@ -176,21 +176,25 @@ impl Streams {
         }
         let state = Stream {
             open: keys,
-            _held: Some(held),
+            held: Some(held),
             ..Stream::default()
         };
         self.streams.insert(stream, state);
         Ok(stream)
     }
 
-    /// Forgets a stream whose requests the server never got.
-    pub(super) fn abandon(&mut self, stream: u64) {
-        if let Some(state) = self.streams.remove(&stream) {
-            self.requests.retain(|_, of| *of != stream);
-            self.tokens.retain(|_, of| *of != stream);
-            let left = state.events.iter().filter(|it| it.number > state.taken);
-            self.waiting -= left.map(|event| event.bytes.len()).sum::<usize>();
-        }
+    /// Forgets a stream whose requests the server never got; returns what it said there and nobody read.
+    pub(super) fn abandon(&mut self, stream: u64) -> Vec<Bytes> {
+        let Some(state) = self.streams.remove(&stream) else {
+            return Vec::new();
+        };
+        self.requests.retain(|_, of| *of != stream);
+        self.tokens.retain(|_, of| *of != stream);
+        let left = state.events.into_iter();
+        let left = left.filter(|event| event.number > state.taken);
+        let left: Vec<Bytes> = left.map(|event| event.bytes).collect();
+        self.waiting -= left.iter().map(Bytes::len).sum::<usize>();
+        left
     }
 
     /// Puts a message of the server into the stream where it belongs.
@@ -288,8 +292,8 @@ impl Streams {
             state.open.remove(*key);
             if state.open.is_empty() {
                 state.ended = Some(now);
+                state.held = None;
                 self.tokens.retain(|_, of| *of != stream);
-                self.forget_if_empty(stream);
             }
         }
     }
@@ -306,9 +310,12 @@ impl Streams {
 
     /// The client does not wait for the answer to a request any more, or the server for a subscription.
     pub(super) fn cancel(&mut self, now: Instant, key: &str) -> bool {
-        let is_open = self.requests.contains_key(key);
+        let stream = self.requests.get(key).copied();
         self.close_requests(now, &[key]);
-        is_open
+        if let Some(stream) = stream {
+            self.forget_if_empty(stream);
+        }
+        stream.is_some()
     }
 
     fn evict_unheard(&mut self) -> Put {

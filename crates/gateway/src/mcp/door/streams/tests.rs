@@ -192,6 +192,24 @@ fn a_backend_of_many_clients_keeps_nothing_of_one() {
     assert!(streams.is_quiet() && streams.streams.len() == 1);
 }
 
+/// The answer to a request whose client is away waits for it, also where nothing else was ever in its stream.
+// MCPH-6
+#[test]
+fn an_answer_waits_for_a_client_whose_connection_broke_before_anything_came() {
+    let mut streams = Streams::new(1 << 20, true);
+    let stream = open(&mut streams, &request(1, None)).unwrap();
+    let reader = streams.attach(stream, None).unwrap();
+    streams.detach(stream, reader);
+    put(&mut streams, &answer(1));
+    let again = streams.attach(stream, Some(0)).unwrap();
+    assert_eq!(taken(&mut streams, stream, again), [answer(1)]);
+    // What was said there to a request that the server never got is given back.
+    let stream = open(&mut streams, &request(2, None)).unwrap();
+    put(&mut streams, SAMPLING);
+    assert_eq!(streams.abandon(stream), [SAMPLING.as_bytes()]);
+    streams.check();
+}
+
 /// A message was charged until its last part was made, and not until that had left: what waits for its reader in the
 /// queue of a socket keeps all of it in memory.
 // MCPH-7
