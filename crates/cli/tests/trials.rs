@@ -241,12 +241,12 @@ fn what_a_server_does_wrong_is_told() {
         (
             r#"echo '{"jsonrpc":"2.0","id":2,"result":{"content":[{"text":"0000000 00x0"}]}}'"#,
             1,
-            "the text that arrived has 12 of 12 bytes, and differs from what was asked for at byte 10",
+            "the text that arrived has 12 of 12 bytes, and differs at byte 10 from the one that the tool bytes of breakbulk echo gives; a server of your own may give another",
         ),
         (
             r#"echo '{"jsonrpc":"2.0","id":2,"result":{"content":[{"text":"0000"}]}}'"#,
             1,
-            "the text that arrived has 4 of 12 bytes, and differs from what was asked for at byte 4",
+            "the text that arrived has 4 of 12 bytes, and differs at byte 4 from the one that the tool bytes of breakbulk echo gives; a server of your own may give another",
         ),
         (
             r#"echo '{"jsonrpc":"2.0","id":2,"error":{"code":-32011,"message":"too\u001b large"}}'"#,

@@ -113,7 +113,7 @@ impl Server {
         match first_difference(got.as_bytes(), text(size).as_bytes()) {
             None => Ok(took),
             Some(place) => Err(Failure::Input(format!(
-                "the text that arrived has {} of {size} bytes, and differs from what was asked for at byte {place}",
+                "the text that arrived has {} of {size} bytes, and differs at byte {place} from the one that the tool bytes of breakbulk echo gives; a server of your own may give another",
                 got.len()
             ))),
         }
