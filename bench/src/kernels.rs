@@ -28,22 +28,45 @@ pub fn memcpy_rate() -> f64 {
     from.len() as f64 / best / 1e9
 }
 
-/// Encoding and decoding base64, checking UTF-8, and one parse without copying.
+/// Encoding and decoding base64 with either of two libraries, checking UTF-8, and one parse without copying.
 pub fn ahp(message: &[u8], piece: usize) -> Vec<Work<'_>> {
-    let engine = Simd::standard(PAD);
+    let (simd_out, simd_in) = (Simd::standard(PAD), Simd::standard(PAD));
+    let turbo = base64_turbo::STANDARD;
+    vec![
+        coded_and_back(
+            message,
+            piece,
+            move |data, out| simd_out.encode_slice(data, out).unwrap_or(0),
+            move |text, out| simd_in.decode_slice(text, out).is_ok(),
+        ),
+        coded_and_back(
+            message,
+            piece,
+            move |data, out| turbo.encode_slice(data, out).unwrap_or(0),
+            move |text, out| turbo.decode_slice(text, out).is_ok(),
+        ),
+    ]
+}
+
+fn coded_and_back<'a>(
+    message: &'a [u8],
+    piece: usize,
+    encode: impl Fn(&[u8], &mut [u8]) -> usize + 'a,
+    decode: impl Fn(&[u8], &mut [u8]) -> bool + 'a,
+) -> Work<'a> {
     // Written to once, like a reused frame buffer.
     let mut frame = vec![1; piece.min(message.len()).div_ceil(3) * 4];
-    vec![Box::new(move || {
+    Box::new(move || {
         let mut whole = Vec::with_capacity(message.len());
         for data in message.chunks(piece) {
-            let coded = engine.encode_slice(data, &mut frame).unwrap_or(0);
+            let coded = encode(data, &mut frame);
             let start = whole.len();
             whole.resize(start + data.len(), 0);
-            let _ = engine.decode_slice(&frame[..coded], &mut whole[start..]);
+            decode(&frame[..coded], &mut whole[start..]);
         }
         let text = simdutf8::basic::from_utf8(&whole).unwrap_or_default();
         std::hint::black_box(serde_json::from_str::<Envelope<'_>>(text).is_ok());
-    })]
+    })
 }
 
 /// Escaping and unescaping with either of two libraries, and checking UTF-8.

@@ -1,11 +1,13 @@
 #![no_main]
 
-use breakbulk_escape::{Escapes, count, escape, portable, unescape};
+use breakbulk_escape::{Escapes, base64, count, escape, portable, unescape};
 use libfuzzer_sys::fuzz_target;
 
-// The wide code and the portable code agree on any bytes, and with serde_json on any text.
+// The wide code and the portable code agree on any bytes, and with serde_json on any text; base64 is read as what
+// it was made of, and in no other form.
 fuzz_target!(|bytes: &[u8]| {
     both_agree(bytes);
+    each_base64_has_one_meaning(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
         as_serde_json(text);
     }
@@ -34,6 +36,22 @@ fn both_agree(bytes: &[u8]) {
         if outcome.is_ok() {
             assert_eq!(out, other);
         }
+    }
+}
+
+fn each_base64_has_one_meaning(bytes: &[u8]) {
+    let mut coded = vec![b'!'];
+    base64::encode(bytes, &mut coded);
+    let mut back = vec![b'!'];
+    assert!(base64::decode(&coded[1..], &mut back));
+    assert_eq!(&back[1..], bytes);
+    back.truncate(1);
+    if base64::decode(bytes, &mut back) {
+        coded.truncate(1);
+        base64::encode(&back[1..], &mut coded);
+        assert_eq!(&coded[1..], bytes);
+    } else {
+        assert_eq!(back, b"!");
     }
 }
 

@@ -112,7 +112,7 @@ fn results(tables: &str) -> String {
     format!(
         "# Results\n\n\
          Made by `cargo xtask bench --record` on {}, {} cores, {}. One thread; the best of many runs; both sides in one run.\n\n\
-         *limit* is the sum of the kernels of others that a wire's rules demand: AHP base64 (`base64`, SIMD) out and in, `simdutf8`, one borrowed `serde_json` parse; \
+         *limit* is the sum of the kernels of others that a wire's rules demand: AHP base64 (the faster of `base64` with SIMD and `base64-turbo`) out and in, `simdutf8`, one borrowed `serde_json` parse; \
          tywrap escape and unescape by the faster of `json-escape-simd` and `serde_json`, `simdutf8`; CEP-22 those and SHA-256 (`sha2`) twice; loro and VSCode a copy out and a copy in. \
          *times* is ours as a multiple of it: split and join together. Messages lie in memory that is fresh from the system, or was used before, for both sides alike. \
          Up to 1 KB a message is one frame, and what counts is the fixed cost of a message: *over ns* is how much longer than the limit it takes. Both sides are in steady use: links and frame buffers are used again, and small messages are timed together. Trust the multiples, not the rates.\n\n\

@@ -51,7 +51,10 @@ const PROTOCOL_WORDS: [&str; 4] = ["jsonrpc", "mcp", "peerid", "clientid"];
 
 pub(crate) fn check() -> Result<()> {
     only("breakbulk-link", &["breakbulk-link", "bytes"])?;
-    only("breakbulk-escape", &["breakbulk-escape"])?;
+    only(
+        "breakbulk-escape",
+        &["breakbulk-escape", "base64-turbo", "cpufeatures"],
+    )?;
     unsafe_in_one_crate()?;
     let above_message = ["breakbulk-link", "breakbulk-wire"];
     never(

@@ -1,4 +1,4 @@
-//! The inside of JSON strings, without the quotes: escaping, unescaping, and counting escapes.
+//! The inside of JSON strings, without the quotes: escaping, unescaping, counting escapes, and base64.
 //!
 //! Text without escapes is copied 32 bytes at a time. Once a block had an escape, the next blocks are
 //! shuffled without a look at whether they have one: in quote-heavy text such a branch would be
@@ -17,6 +17,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+pub mod base64;
 pub mod portable;
 mod tables;
 mod unicode;

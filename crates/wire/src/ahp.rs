@@ -1,12 +1,9 @@
 //! AHP message segments: `ahp/messageSegment` notifications that carry base64 of a JSON-RPC message.
 
 use std::ops::Range;
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::PAD;
-use base64::engine::simd::Simd;
+use breakbulk_escape::base64;
 use breakbulk_link::{
     Assembled, Cap, Carries, Config, Duplicate, Fault, FaultKind, Frame, Full, Inbound, Key,
     Numbering, OnCancel, Order, Part, PeerLimits, Piece, Pieces, Plan, PlanOptions, Random, Rules,
@@ -40,13 +37,6 @@ const MAX_GROUP_ID: usize = 128;
 
 /// The length of a generated groupId: 16 random bytes in hex.
 const GENERATED: usize = 32;
-
-/// How many characters of base64 are coded at a time. The output buffer is zeroed first, which costs
-/// nothing while it stays in the processor's cache.
-const STEP: usize = 16 << 10;
-
-/// The standard alphabet, with canonical padding and no stray bits.
-static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 
 /// The AHP wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,7 +232,7 @@ impl Wire for Ahp {
                 out.extend_from_slice(TOTAL);
                 out.extend_from_slice(pieces.count.to_string().as_bytes());
                 out.extend_from_slice(DATA);
-                encode_base64(data, out);
+                base64::encode(data, out);
                 out.extend_from_slice(TAIL);
             }
             // The format has no such frames, and its rules never request one.
@@ -293,14 +283,14 @@ impl Wire for Ahp {
     }
 
     fn decode(&self, piece: &Piece<'_>, into: &mut Vec<u8>) -> Result<(), FaultKind> {
-        if decode_base64(piece.data, into) {
+        if base64::decode(piece.data, into) {
             return Ok(());
         }
         // Some JSON writers escape slashes.
         let mut plain = Vec::new();
         let escaped =
             piece.data.contains(&b'\\') && json_text::unescape(piece.data, &mut plain).is_ok();
-        if escaped && decode_base64(&plain, into) {
+        if escaped && base64::decode(&plain, into) {
             return Ok(());
         }
         Err(FaultKind::malformed("data", "canonical padded base64"))
@@ -386,35 +376,6 @@ fn segment<'a>(text: &'a str, outline: &Outline) -> Result<Inbound<'a>, Fault> {
         bytes: None,
         data: data.as_bytes(),
     }))
-}
-
-fn encode_base64(data: &[u8], out: &mut Vec<u8>) {
-    for part in data.chunks(STEP / 4 * 3) {
-        let start = out.len();
-        out.resize(start + part.len().div_ceil(3) * 4, 0);
-        // The buffer is exactly long enough, so this cannot fail.
-        let written = BASE64.encode_slice(part, &mut out[start..]).unwrap_or(0);
-        out.truncate(start + written);
-    }
-}
-
-fn decode_base64(data: &[u8], into: &mut Vec<u8>) -> bool {
-    let before = into.len();
-    let last = data.len().saturating_sub(1) / STEP;
-    for (index, part) in data.chunks(STEP).enumerate() {
-        let start = into.len();
-        let room = part.len() / 4 * 3;
-        into.resize(start + room, 0);
-        match BASE64.decode_slice(part, &mut into[start..]) {
-            // A part is shorter than expected if it has padding in the middle, which is invalid.
-            Ok(len) if len == room || index == last => into.truncate(start + len),
-            _ => {
-                into.truncate(before);
-                return false;
-            }
-        }
-    }
-    true
 }
 
 fn is_group_id(group: &[u8]) -> bool {
