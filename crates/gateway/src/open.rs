@@ -89,7 +89,7 @@ impl Opened {
         }
     }
 
-    #[cfg(any(feature = "http", feature = "process", feature = "nostr"))]
+    #[cfg(any(feature = "http", feature = "nostr"))]
     pub(crate) fn whole(port: Port) -> Self {
         Self::new(EndKind::Whole, port)
     }

@@ -28,7 +28,6 @@ mod writer;
 
 pub use bearer::{Bearer, Tokens};
 pub use client::{ConnectOptions, connect, dial};
-pub(crate) use error::is_drop;
 pub use error::{ConnectError, ListenError};
 pub use server::{Accepted, ListenOptions, Listener};
 pub use socket::ByteStream;
@@ -38,6 +37,8 @@ pub use transport::{Ending, WebSocket, WsSink, WsSource};
 
 #[cfg(feature = "http")]
 pub(crate) use client::without_secrets;
+#[cfg(feature = "http")]
+pub(crate) use error::is_drop;
 #[cfg(feature = "http")]
 pub(crate) use pages::PageRules;
 #[cfg(feature = "http")]
