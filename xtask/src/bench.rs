@@ -103,24 +103,30 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         println!("{}", serde_json::Value::Object(values));
     }
     if record {
-        std::fs::write(root().join("bench/RESULTS.md"), results(&tables))?;
+        let file = root().join("bench/RESULTS.md");
+        let before = std::fs::read_to_string(&file)?;
+        std::fs::write(file, results(&tables, &before))?;
     }
     Ok(())
 }
 
-fn results(tables: &str) -> String {
+const TITLE: &str = "# Results\n";
+
+/// The records with a section more, before the others.
+fn results(tables: &str, before: &str) -> String {
     format!(
-        "# Results\n\n\
-         Made by `cargo xtask bench --record` on {}, {} cores, {}. One thread; the best of many runs; both sides in one run.\n\n\
+        "{TITLE}\n## The wires, {}\n\n\
+         Made by `cargo xtask bench --record` on {}, {} cores. One thread; the best of many runs; both sides in one run.\n\n\
          *limit* is the sum of the kernels of others that a wire's rules demand: AHP base64 (the faster of `base64` with SIMD and `base64-turbo`) out and in, `simdutf8`, one borrowed `serde_json` parse; \
          tywrap escape and unescape by the faster of `json-escape-simd` and `serde_json`, `simdutf8`; CEP-22 those and SHA-256 (`sha2`) twice; loro and VSCode a copy out and a copy in. \
          *times* is ours as a multiple of it: split and join together. Messages lie in memory that is fresh from the system, or was used before, for both sides alike. \
          Up to 1 KB a message is one frame, and what counts is the fixed cost of a message: *over ns* is how much longer than the limit it takes. Both sides are in steady use: links and frame buffers are used again, and small messages are timed together. Trust the multiples, not the rates.\n\n\
-         ```text\n{}```\n",
+         ```text\n{}```\n{}",
+        today(),
         processor(),
         std::thread::available_parallelism().map_or(0, usize::from),
-        today(),
-        tables
+        tables,
+        before.strip_prefix(TITLE).unwrap_or(before),
     )
 }
 
@@ -147,4 +153,20 @@ fn today() -> String {
     output
         .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_keeps_those_before_it() {
+        let before = "# Results\n\n## Earlier\n\nfigures\n";
+        let after = results("new figures\n", before);
+        assert!(after.starts_with("# Results\n\n## The wires, "), "{after}");
+        assert!(
+            after.ends_with("new figures\n```\n\n## Earlier\n\nfigures\n"),
+            "{after}"
+        );
+    }
 }
