@@ -31,6 +31,10 @@ struct Shared {
     count: watch::Sender<usize>,
     /// Events on their way to all subscribers.
     deliveries: broadcast::Sender<Value>,
+    /// Whether it says that it has sent all that it had stored.
+    says_end: bool,
+    /// How many subscriptions there were.
+    subscribed: watch::Sender<usize>,
 }
 
 /// A message that its author never signed.
@@ -49,6 +53,15 @@ pub struct Forged {
 impl LyingRelay {
     /// Starts a relay on a free port of this machine.
     pub async fn start() -> Result<Self, StartError> {
+        Self::start_as(true).await
+    }
+
+    /// Starts one that never says that it has sent all that it had stored.
+    pub async fn start_without_end() -> Result<Self, StartError> {
+        Self::start_as(false).await
+    }
+
+    async fn start_as(says_end: bool) -> Result<Self, StartError> {
         let listener = Listener::bind("127.0.0.1:0", ListenOptions::default())
             .await
             .map_err(|error| StartError(error.to_string()))?;
@@ -57,6 +70,8 @@ impl LyingRelay {
             recorded: Mutex::default(),
             count: watch::Sender::new(0),
             deliveries: broadcast::Sender::new(WAITING),
+            says_end,
+            subscribed: watch::Sender::new(0),
         });
         let task = tokio::spawn(accept(listener, shared.clone())).abort_handle();
         Ok(Self { url, shared, task })
@@ -73,6 +88,13 @@ impl LyingRelay {
         // The sender is in `shared`, so this ends only when the condition holds.
         let _ = published.wait_for(|published| *published >= count).await;
         lock(&self.shared.recorded).clone()
+    }
+
+    /// Waits until somebody is subscribed.
+    pub async fn is_subscribed_to(&self) {
+        // The sender is in `shared`, so this ends only when the condition holds.
+        let mut subscribed = self.shared.subscribed.subscribe();
+        let _ = subscribed.wait_for(|count| *count > 0).await;
     }
 
     /// Delivers an event to every subscription, whatever its filter says.
@@ -159,7 +181,11 @@ fn answer(message: &[u8], subscriptions: &mut Vec<Value>, shared: &Shared) -> Ve
         "REQ" => {
             subscriptions.retain(|known| *known != about);
             subscriptions.push(about.clone());
-            vec![json!(["EOSE", about])]
+            shared.subscribed.send_modify(|count| *count += 1);
+            match shared.says_end {
+                true => vec![json!(["EOSE", about])],
+                false => Vec::new(),
+            }
         }
         "CLOSE" => {
             subscriptions.retain(|known| *known != about);

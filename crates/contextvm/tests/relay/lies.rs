@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use breakbulk_contextvm::envelope::{Draft, sign};
 use breakbulk_contextvm::{
@@ -51,6 +52,35 @@ async fn server(relay: &LyingRelay, keys: &Keys, config: Config) -> Server {
 async fn next(server: &Server) -> String {
     let message = timeout(PATIENCE, server.recv()).await.unwrap().unwrap();
     String::from_utf8(message.bytes.to_vec()).unwrap()
+}
+
+// CEP22-26
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_never_says_that_it_has_sent_all_holds_nothing_back() {
+    let silent = LyingRelay::start_without_end().await.unwrap();
+    let honest = LyingRelay::start().await.unwrap();
+    let (keys, friend) = (Keys::generate(), Keys::generate());
+    let relays = [&silent, &honest].map(|relay| relay.url().to_owned());
+    let mut setup = ServerConfig::new(keys.clone(), relays.to_vec());
+    setup.config = plain();
+    setup.relay_options = relay_options();
+    let server = Server::bind(setup).await.unwrap();
+    silent.is_subscribed_to().await;
+    let says = |method: &str| {
+        let text = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+        let event = signed(&friend, &keys.public_key(), &text, Seal::Plain);
+        (text, event)
+    };
+    // What an honest relay delivers, too, comes at once.
+    let (text, event) = says("both");
+    silent.deliver(event.clone());
+    honest.deliver(event);
+    let soon = timeout(Duration::from_secs(4), next(&server)).await;
+    assert_eq!(soon.unwrap(), text);
+    // The rest does not wait for ever.
+    let (text, event) = says("one");
+    silent.deliver(event);
+    assert_eq!(next(&server).await, text);
 }
 
 // CEP22-16

@@ -26,13 +26,12 @@ pub(crate) struct EventFilter {
 }
 
 impl EventFilter {
-    fn is_wanted(&self, event: &Event) -> bool {
+    fn is_for_us(&self, event: &Event) -> bool {
         self.kinds.contains(&event.kind.as_u16())
             && event.tags.public_keys().any(|key| *key == self.us)
             // The library takes an event as verified if it has verified any event with this id, and a
             // relay can send two with one id.
             && event.verify().is_ok()
-            && lock(&self.seen).insert(event.id)
     }
 }
 
@@ -44,9 +43,14 @@ impl AdmitPolicy for EventFilter {
         event: &'a Event,
     ) -> BoxedFuture<'a, Result<AdmitStatus, PolicyError>> {
         Box::pin(async move {
-            if self.is_wanted(event)
-                && let Some(batch) = self.stored.received(Instant::now(), relay, event)
-            {
+            let batch = match self.is_for_us(event) {
+                true if lock(&self.seen).insert(event.id) => {
+                    self.stored.received(Instant::now(), relay, event)
+                }
+                true => self.stored.came_again(relay, &event.id),
+                false => None,
+            };
+            if let Some(batch) = batch {
                 // An error means that the receiver was dropped.
                 let _ = self.events.send(batch).await;
             }

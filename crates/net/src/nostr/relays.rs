@@ -423,7 +423,7 @@ impl Watch {
     /// events again after an outage.
     async fn run(self, mut notifications: broadcast::Receiver<RelayNotification>) {
         let url = self.one.relay.url();
-        let mut pause = PAUSE.0;
+        let (mut pause, mut began) = (PAUSE.0, self.stored.began());
         loop {
             let due = lock(&self.one.recent).next();
             let end = self.stored.deadline(url);
@@ -437,6 +437,8 @@ impl Watch {
                     self.hand_over(self.stored.ended(url)).await;
                     continue;
                 }
+                // An error means that nothing is received any more.
+                Ok(()) = began.changed() => continue,
             };
             let message = match notification {
                 Ok(RelayNotification::Message { message }) => message,

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use breakbulk_link::lock;
-use nostr_sdk::{Event, RelayUrl};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use nostr_sdk::{Event, EventId, RelayUrl};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 /// The most stored events that are handed over together; more of them come in several batches.
@@ -35,6 +35,8 @@ pub struct Batch {
 pub(super) struct Stored {
     relays: Mutex<BTreeMap<RelayUrl, Phase>>,
     room: Arc<Semaphore>,
+    /// Changes when a first stored event has come: from then on there is a [`deadline`](Stored::deadline).
+    began: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -69,16 +71,22 @@ impl Default for Stored {
         Self {
             relays: Mutex::default(),
             room: Arc::new(Semaphore::new(WAITING_KIB)),
+            began: watch::Sender::new(()),
         }
     }
 }
 
 impl Stored {
+    /// Is told when a first stored event has come, of any relay.
+    pub(super) fn began(&self) -> watch::Receiver<()> {
+        self.began.subscribe()
+    }
+
     /// An event came; returns what to hand over now.
     pub(super) fn received(&self, now: Instant, relay: &RelayUrl, event: &Event) -> Option<Batch> {
         let mut relays = self.lock();
         let phase = relays.entry(relay.clone()).or_default();
-        let kib = u32::try_from(event.content.len() >> 10).map_or(u32::MAX, |kib| kib + 1);
+        let kib = u32::try_from(memory(event) >> 10).map_or(u32::MAX, |kib| kib + 1);
         let Phase::Stored(events, room, first) = phase else {
             return Some(Batch {
                 events: vec![event.clone()],
@@ -86,7 +94,10 @@ impl Stored {
             });
         };
         events.push(event.clone());
-        first.get_or_insert(now);
+        if first.is_none() {
+            *first = Some(now);
+            self.began.send_replace(());
+        }
         match (self.room.clone().try_acquire_many_owned(kib), &mut *room) {
             (Ok(more), Some(room)) => room.merge(more),
             (Ok(more), None) => *room = Some(more),
@@ -96,6 +107,27 @@ impl Stored {
             return phase.end(Phase::default());
         }
         None
+    }
+
+    /// An event came once more, from this relay. If that one sends events as they are published, the event is
+    /// not held for another relay, which may never say that it has sent all; returns it.
+    pub(super) fn came_again(&self, relay: &RelayUrl, id: &EventId) -> Option<Batch> {
+        let mut relays = self.lock();
+        if !matches!(relays.get(relay), Some(Phase::Live)) {
+            return None;
+        }
+        relays.values_mut().find_map(|phase| {
+            let Phase::Stored(events, ..) = phase else {
+                return None;
+            };
+            let at = events.iter().position(|event| event.id == *id)?;
+            // What room it took is given back with that of the others.
+            let events = vec![events.remove(at)];
+            Some(Batch {
+                events,
+                _room: None,
+            })
+        })
     }
 
     /// The relay has sent all that it had stored; returns it.
@@ -122,9 +154,16 @@ impl Stored {
     }
 }
 
+/// About how much memory an event takes: its content, and its tags with what each of their parts takes by itself.
+fn memory(event: &Event) -> usize {
+    let parts = event.tags.iter().flat_map(|tag| tag.as_slice());
+    let tags: usize = parts.map(|part| size_of::<String>() + part.len()).sum();
+    size_of::<Event>() + event.content.len() + tags
+}
+
 #[cfg(test)]
 mod tests {
-    use nostr_sdk::{EventBuilder, Keys, Kind};
+    use nostr_sdk::{EventBuilder, Keys, Kind, Tag};
 
     use super::*;
 
@@ -162,6 +201,44 @@ mod tests {
         );
         assert!(stored.ended(&empty).is_none());
         assert_eq!(received(&empty, "e"), Some(vec!["e".to_owned()]));
+    }
+
+    #[test]
+    fn what_another_relay_sends_live_is_not_held() {
+        let urls = ["ws://127.0.0.1:1", "ws://127.0.0.1:2"];
+        let [silent, honest] = urls.map(|url| RelayUrl::parse(url).unwrap());
+        let (now, stored) = (Instant::now(), Stored::default());
+        let (one, other) = (event("one"), event("other"));
+        let mut began = stored.began();
+        assert!(!began.has_changed().unwrap());
+        assert!(stored.received(now, &silent, &one).is_none());
+        assert!(
+            began.has_changed().unwrap(),
+            "who waits looks at the deadline"
+        );
+        began.mark_unchanged();
+        assert!(stored.received(now, &silent, &other).is_none());
+        assert!(!began.has_changed().unwrap());
+        // What the honest relay had stored, too, comes with all that is stored.
+        assert!(stored.came_again(&honest, &one.id).is_none());
+        assert!(stored.ended(&honest).is_none());
+        let again = |id| texts(stored.came_again(&honest, id));
+        assert_eq!(again(&one.id), Some(vec!["one".to_owned()]));
+        assert_eq!(again(&one.id), None, "once");
+        assert_eq!(texts(stored.ended(&silent)), Some(vec!["other".to_owned()]));
+        assert_eq!(again(&other.id), None);
+        assert_eq!(stored.room.available_permits(), WAITING_KIB);
+    }
+
+    #[test]
+    fn tags_take_room_too() {
+        let relay = RelayUrl::parse("ws://127.0.0.1:1").unwrap();
+        let (now, stored) = (Instant::now(), Stored::default());
+        let tag = Tag::parse(["x", &"y".repeat(1 << 20)]).unwrap();
+        let builder = EventBuilder::new(Kind::from_u16(1_059), "").tag(tag);
+        let event = builder.sign_with_keys(&Keys::generate()).unwrap();
+        let count = (1..).find(|_| stored.received(now, &relay, &event).is_some());
+        assert_eq!(count, Some(WAITING_KIB >> 10));
     }
 
     #[test]
