@@ -60,6 +60,8 @@ impl Record {
 #[derive(Debug)]
 pub(crate) struct Records {
     rest: Bytes,
+    /// The size of the whole body.
+    size: usize,
     /// Whether the body has a single record, which then shares its memory. Others get memory of their
     /// own, so that one that is kept does not keep the whole body.
     alone: bool,
@@ -75,9 +77,12 @@ pub(crate) struct BadBody {
 }
 
 impl Records {
-    /// The bytes that are not read yet.
-    pub(crate) fn left(&self) -> usize {
-        self.rest.len()
+    /// The memory that it holds: that of the whole body, until the last record is read.
+    pub(crate) fn held(&self) -> usize {
+        match self.rest.is_empty() {
+            true => 0,
+            false => self.size,
+        }
     }
 
     /// Checks the whole body: none of its frames is used if one is wrong.
@@ -97,6 +102,7 @@ impl Records {
             count += 1;
         }
         Ok(Self {
+            size: body.len(),
             rest: body,
             alone: count == 1,
             has_close,

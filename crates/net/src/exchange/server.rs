@@ -88,7 +88,7 @@ impl Source for ExchangeServerSource {
                 let next = records.next();
                 if let Some(held) = held {
                     // The frame is charged by whoever takes it.
-                    held.shrink_to(records.left());
+                    held.shrink_to(records.held());
                 }
                 next
             });
@@ -104,7 +104,7 @@ impl Source for ExchangeServerSource {
                 // What was posted before the end is delivered before it.
                 biased;
                 Some(upload) = self.uploads.recv() => {
-                    let size = upload.records.left();
+                    let size = upload.records.held();
                     let held = self.budget.as_ref().map(|budget| budget.charge_allocated(size));
                     self.current = Some((upload.records, held));
                     let _ = upload.taken.send(());
