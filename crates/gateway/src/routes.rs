@@ -168,13 +168,15 @@ impl Routes {
             let is_it = |running: &Running| running.started.is_same(&it.started);
             self.current().any(is_it)
         });
-        let stays = |running: &Running| {
-            let is_it = |it: &Checked| it.started.is_same(&running.started);
-            kept.iter().any(is_it)
-        };
         self.check_streams(&new)?;
         let new = check_targets(new).await?;
-        let leaving = self.current().filter(|running| !stays(running));
+        // Where a listener has failed and its route is as before, sessions go on beside the new listener.
+        let stays = |running: &Running| {
+            let is_it = |it: &Checked| it.started.is_same(&running.started);
+            kept.iter().chain(&new).any(is_it)
+        };
+        let running = self.running.iter();
+        let leaving = running.filter(|running| !running.is_stopping && !stays(running));
         let leaving: Vec<u64> = leaving.map(|running| running.id).collect();
         self.open_sockets(&new, &leaving).await?;
         // From here on nothing is refused, and nothing is waited for until all is told.
@@ -461,3 +463,7 @@ async fn check_targets(new: Vec<Checked>) -> Result<Vec<Checked>, Vec<RouteFault
         false => Err(faults),
     }
 }
+
+#[cfg(all(test, feature = "process"))]
+#[allow(clippy::unwrap_used)]
+mod tests;

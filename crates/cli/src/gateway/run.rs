@@ -168,8 +168,12 @@ fn tell_end(spelling: Spelling, end: RouteEnd) -> Result<(), Failure> {
             tracing::info!("route {name} has ended");
             Ok(())
         }
-        (Err(failure), _) => {
-            tracing::error!("route {name} has ended: {failure}; a reload (SIGHUP) starts it again");
+        (Err(failure), was_stopped) => {
+            let next = match was_stopped {
+                true => "",
+                false => "; a reload (SIGHUP) starts it again",
+            };
+            tracing::error!("route {name} has ended: {failure}{next}");
             Err(Failure::Session(format!("route {name}: {failure}")))
         }
     }
