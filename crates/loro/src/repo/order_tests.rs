@@ -8,7 +8,7 @@ use breakbulk_message::loro::Transmission;
 use bytes::Bytes;
 use loro::{EventTriggerKind, ExportMode, LoroDoc};
 
-use super::{Job, Repo, Request, Slot, Told};
+use super::{Job, Repo, Request, Slot, Told, joined};
 use crate::limits::Limits;
 use crate::machine::{DocId, Finished, Outcome, TaskId, Work, WorkError};
 use crate::store::MemoryStore;
@@ -238,4 +238,50 @@ fn a_change_that_came_before_what_it_depends_on_is_stored_with_it() {
     let other = LoroDoc::new();
     other.import(data).unwrap();
     assert_eq!(other.get_list("list").len(), 2);
+}
+
+// LORO-37
+#[test]
+fn a_change_in_a_hole_between_those_of_another_one_is_stored() {
+    let mut held = Held::new();
+    let all = changes(1, 3);
+    // `loro` does not write such a thing, but takes it.
+    held.ask(import(&joined::join(&[&all[0], &all[2]]).unwrap()));
+    held.ask(import(&all[1]));
+    held.ask(import(&all[1]));
+    let slot = held.slot.clone();
+    let finished = held.finish();
+    assert_eq!(length(&slot, "list"), 3);
+    // What is stored and sent to others, in that order.
+    let other = LoroDoc::new();
+    for (_, finished) in &finished {
+        match &finished.result {
+            Ok(Outcome::Imported(Some(Transmission::Update { data, .. }))) => {
+                other.import(data).unwrap();
+            }
+            result => assert_eq!(*result, Ok(Outcome::Imported(None))),
+        }
+    }
+    assert_eq!(other.get_list("list").len(), 3);
+    // Once is enough.
+    assert_eq!(finished[2].1.result, Ok(Outcome::Imported(None)));
+}
+
+// LORO-37
+#[test]
+fn a_change_that_the_application_imported_by_itself_is_no_gap() {
+    let mut held = Held::new();
+    let (one, other) = (changes(1, 1), changes(2, 1));
+    held.slot.get().import(&one[0]).unwrap();
+    held.ask(import(&other[0]));
+    held.ask(import(&one[0]));
+    let finished = held.finish();
+    for ((_, finished), data) in finished.iter().zip([&other[0], &one[0]]) {
+        let Ok(Outcome::Imported(Some(Transmission::Update { data: stored, .. }))) =
+            &finished.result
+        else {
+            panic!("{:?}", finished.result);
+        };
+        assert_eq!(stored, data);
+    }
 }
