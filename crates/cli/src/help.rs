@@ -73,7 +73,7 @@ const PAGES: &[Page] = &[
         ],
         codes: &[(
             "1",
-            "the capture has faults or unfinished transfers, or cannot be read on",
+            "the capture has faults or unfinished transfers, or cannot be read on; in a record\n       a conversation failed, or a message was too large",
         )],
         variables: &[],
     },
