@@ -69,6 +69,26 @@ pub(super) fn check(data: &[u8], limit: u64) -> Result<(), Oversized> {
     }
 }
 
+/// Whether an update has two changes of one peer and not all between them, or one twice. `loro` writes no such
+/// update, and takes it. The data is of the form that [`check`] lets through.
+pub(super) fn has_holes(update: &[u8]) -> bool {
+    spans(update).is_none_or(|mut spans| {
+        spans.sort_unstable();
+        let mut pairs = spans.array_windows();
+        pairs.any(|[(peer, _, end), (next, start, _)]| peer == next && end != start)
+    })
+}
+
+/// The peer of each block of an update, and from where to where its changes go.
+fn spans(update: &[u8]) -> Option<Vec<(u64, u64, u64)>> {
+    let mut rest = update.get(HEAD + UPDATES.len()..)?;
+    let mut spans = Vec::new();
+    while !rest.is_empty() {
+        spans.push(changes::span(take_bytes(&mut rest).ok()?).ok()?);
+    }
+    Some(spans)
+}
+
 /// The bytes that may still be taken, and the work that may still be done.
 struct Left {
     limit: u64,

@@ -52,9 +52,10 @@ impl Worker {
         };
         match crdt::import(&loaded.doc, &data) {
             Ok(status) => {
-                let mut batch = Batch::of(loaded);
+                // Not what the import brought alone: some of it may have been there, unrecorded.
+                let reached = loaded.doc.oplog_vv();
                 let all = all.iter().zip(complete);
-                let each = all.map(|(data, meta)| batch.report(loaded, data, &meta));
+                let each = all.map(|(data, meta)| report(loaded, data, &meta, &reached));
                 let mut imported: Vec<_> = each.collect();
                 if status.pending.is_some() {
                     let bytes = data.len();
@@ -112,7 +113,9 @@ fn complete(loaded: &Loaded, all: &[&Bytes], limit: u64) -> Vec<ImportBlobMetada
         let mut starts = meta.partial_start_vv.iter();
         let follows = starts.all(|(peer, start)| known.get(peer).copied().unwrap_or(0) >= *start);
         let has = |dependency| known.includes_id(dependency);
-        if size > limit || !follows || !meta.start_frontiers.iter().all(has) {
+        // What is in a hole would seem to be there once the rest is.
+        let broken = expansion::has_holes(data);
+        if size > limit || broken || !follows || !meta.start_frontiers.iter().all(has) {
             break;
         }
         known.merge(&meta.partial_end_vv);
@@ -121,71 +124,36 @@ fn complete(loaded: &Loaded, all: &[&Bytes], limit: u64) -> Vec<ImportBlobMetada
     complete
 }
 
-/// Changes that were imported together.
-struct Batch {
-    /// The recorded version before them.
-    before: VersionVector,
-    /// The version after all of them.
-    reached: VersionVector,
-    /// Whether all that they brought was handed on at once.
-    all_told: bool,
-}
-
-impl Batch {
-    fn of(loaded: &Loaded) -> Self {
-        Self {
-            before: loaded.recorded.clone(),
-            // Not what the import brought alone: some of it may have been there, unrecorded.
-            reached: loaded.doc.oplog_vv(),
-            all_told: false,
-        }
-    }
-
-    /// Records one of the changes.
-    fn report(
-        &mut self,
-        loaded: &mut Loaded,
-        data: &Bytes,
-        meta: &ImportBlobMetadata,
-    ) -> (Vec<Write>, Finished) {
-        let before = loaded.recorded.clone();
-        let (mut whole, mut is_old) = (true, true);
-        for (peer, end) in meta.partial_end_vv.iter() {
-            let reached = self.reached.get(peer).copied().unwrap_or(0);
-            raise(&mut loaded.recorded, *peer, (*end).min(reached));
-            whole &= *end <= reached;
-            is_old &= *end <= self.before.get(peer).copied().unwrap_or(0);
-        }
-        let mut writes = Vec::new();
-        let brought = match (loaded.recorded == before, whole) {
-            // It came twice, or it was in a hole between the changes of another one, which then told more than it
-            // had: nobody can see which.
-            (true, true) if !is_old && !self.all_told => {
-                self.all_told = true;
-                since(loaded, &self.before, &mut writes)
-            }
-            (true, true) => Ok(Outcome::Imported(None)),
-            (true, false) => Ok(Outcome::Gap),
-            (false, true) => Ok(brought(loaded, (*data).clone(), &mut writes)),
-            // Changes with a hole between them, which `loro` does not write: what came before the hole.
-            (false, false) => since(loaded, &before, &mut writes),
-        };
-        let finished = Finished {
-            head: loaded.head(),
-            local: None,
-            result: brought.map_err(|error| garbage(loaded.name(), &error)),
-        };
-        (writes, finished)
-    }
-}
-
-/// All that the document has and this version has not.
-fn since(
+/// Records one of the imported changes; `reached` is the version after all of them.
+fn report(
     loaded: &mut Loaded,
-    version: &VersionVector,
-    writes: &mut Vec<Write>,
-) -> Result<Outcome, CrdtError> {
-    crdt::since(&loaded.doc, version).map(|data| brought(loaded, data, writes))
+    data: &Bytes,
+    meta: &ImportBlobMetadata,
+    reached: &VersionVector,
+) -> (Vec<Write>, Finished) {
+    let before = loaded.recorded.clone();
+    let mut whole = true;
+    for (peer, end) in meta.partial_end_vv.iter() {
+        let reached = reached.get(peer).copied().unwrap_or(0);
+        raise(&mut loaded.recorded, *peer, (*end).min(reached));
+        whole &= *end <= reached;
+    }
+    let mut writes = Vec::new();
+    let brought = match (loaded.recorded == before, whole) {
+        (true, true) => Ok(Outcome::Imported(None)),
+        (true, false) => Ok(Outcome::Gap),
+        (false, true) => Ok(brought(loaded, (*data).clone(), &mut writes)),
+        // Changes with a hole between them, which `loro` does not write: what came before the hole.
+        (false, false) => {
+            crdt::since(&loaded.doc, &before).map(|data| brought(loaded, data, &mut writes))
+        }
+    };
+    let finished = Finished {
+        head: loaded.head(),
+        local: None,
+        result: brought.map_err(|error| garbage(loaded.name(), &error)),
+    };
+    (writes, finished)
 }
 
 fn brought(loaded: &mut Loaded, data: Bytes, writes: &mut Vec<Write>) -> Outcome {

@@ -128,6 +128,9 @@ struct Document {
     notified: bool,
     /// This node is storing something.
     writing: bool,
+    /// The last time that it did, it gave up: that record may come all the same, also while the next one is
+    /// being stored.
+    gave_up: bool,
     /// The messages of the stream that have what is kept.
     messages: Vec<u64>,
     /// Deletions by others: all, those that the worker has taken, and those before which this node has no
@@ -234,13 +237,15 @@ impl SharedDocuments {
     pub(super) fn end(&mut self, doc: &DocId, failed: bool) -> bool {
         let document = self.docs.entry(doc.clone()).or_default();
         document.writing = false;
+        document.gave_up = failed;
         failed && document.wants_notice(false)
     }
 
     /// A record was read at this place. One of this node that it has given up on counts as one of others.
     pub(super) fn read(&mut self, doc: &DocId, place: u64, changes: &[Change], own: bool) -> bool {
-        let writing = self.docs.get(doc).is_some_and(|document| document.writing);
-        self.apply(doc, place, changes, own && writing)
+        let document = self.docs.get(doc);
+        let waits = document.is_some_and(|document| document.writing && !document.gave_up);
+        self.apply(doc, place, changes, own && waits)
     }
 
     /// Notes which messages of the stream a record is in, when it is read. Returns those that it makes

@@ -265,6 +265,17 @@ fn what_was_stored_although_it_seemed_to_fail_counts_as_of_others() {
         "read after it was given up"
     );
     assert_eq!(documents.take("d").0.data, ["y"]);
+    documents.begin(&doc);
+    assert!(documents.end(&doc, true));
+    documents.take("d");
+    documents.begin(&doc);
+    assert!(
+        documents.read(&doc, 3, &changes("+a3=z"), true),
+        "read while the next one is being stored"
+    );
+    assert!(!documents.apply(&doc, 4, &changes("+a4=own"), true));
+    assert!(!documents.end(&doc, false));
+    assert_eq!(documents.take("d").0.data, ["z"]);
 }
 
 #[test]

@@ -42,6 +42,22 @@ pub(super) fn check(block: &[u8], left: &mut Left) -> Result<(), Oversized> {
     check_values(operations, keys, values, left)
 }
 
+/// The peer of a block's changes, the counter of the first one and that behind the last one.
+pub(super) fn span(block: &[u8]) -> Result<(u64, u64, u64), Oversized> {
+    let mut rest = block;
+    let start = take_number(&mut rest)?;
+    let end = take_number(&mut rest)?.saturating_add(start);
+    for _ in 0..3 {
+        take_number(&mut rest)?;
+    }
+    // The peers that the block names, its own one first.
+    let mut header = take_bytes(&mut rest)?;
+    take_number(&mut header)?;
+    let peer = take(&mut header, 8)?.first_chunk();
+    let peer = peer.ok_or(Oversized::Malformed)?;
+    Ok((u64::from_le_bytes(*peer), start, end))
+}
+
 /// The values of the operations, by the column of their kinds.
 fn check_values(
     operations: &[u8],
