@@ -148,6 +148,7 @@ impl Bus {
             .connection_timeout(options.timeout)
             .request_timeout(Some(super::OPEN_TIME))
             .ping_interval(PING)
+            .custom_inbox_prefix(&options.inbox)
             .client_capacity(QUEUE)
             .subscription_capacity(SUBSCRIPTION)
             .event_callback(move |event| {

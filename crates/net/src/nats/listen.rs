@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::bus::{Bus, NatsOptions};
 use super::error::NatsError;
 use super::line::NatsTransport;
-use super::opening::{Reply, Side};
+use super::opening::{Reply, Side, is_below};
 
 /// How many sessions may wait to be accepted.
 const ARRIVALS: usize = 16;
@@ -91,6 +91,13 @@ impl NatsListener {
         let Some(reply_to) = request.reply.clone() else {
             return tracing::debug!("a request for a session names no subject for the reply");
         };
+        if !is_below(&reply_to, &bus.options.inbox) {
+            // Whoever asks could have this side publish to the subject of somebody else, or to one that it
+            // may not publish to.
+            return tracing::debug!(
+                "a request for a session wants its reply at a subject that is not below the inbox"
+            );
+        }
         if request.payload.is_empty() {
             // Somebody only asks whether this listener is there.
             if let Ok(permit) = self.refusals.clone().try_acquire_owned() {

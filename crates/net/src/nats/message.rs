@@ -58,13 +58,14 @@ impl Message {
         bytes.freeze()
     }
 
-    /// `None` if it is no message of a session. A frame shares the memory of the bytes, which is its own.
+    /// `None` if it is no message of a session. A frame gets memory of its own: the bytes are a part of a buffer
+    /// of the client library, which would be kept whole for it.
     pub(super) fn read(mut bytes: Bytes) -> Option<Self> {
         let kind = bytes.try_get_u8().ok()?;
         let number = bytes.try_get_u64().ok()?;
         Some(match kind {
-            TEXT => Self::Frame(number, Frame::Text(bytes)),
-            BINARY => Self::Frame(number, Frame::Binary(bytes)),
+            TEXT => Self::Frame(number, Frame::Text(Bytes::copy_from_slice(&bytes))),
+            BINARY => Self::Frame(number, Frame::Binary(Bytes::copy_from_slice(&bytes))),
             CLOSE => {
                 let code = bytes.try_get_u16().ok()?;
                 let reason = String::from_utf8(bytes.into()).ok()?;

@@ -38,9 +38,7 @@ impl Side {
 
     /// Refuses a side whose subject is not one of a session: messages to it would reach somebody else.
     pub(super) fn check(&self, inbox: &str) -> Result<(), String> {
-        let below = self.subject.strip_prefix(inbox);
-        let below = below.and_then(|rest| rest.strip_prefix('.'));
-        if below.is_none() || bad_subject(&self.subject).is_some() {
+        if !is_below(&self.subject, inbox) || bad_subject(&self.subject).is_some() {
             return Err(format!("the subject of a session must begin with {inbox}."));
         }
         match self.max_payload > super::MESSAGE_HEAD && self.window > 0 {
@@ -48,6 +46,12 @@ impl Side {
             false => Err("max_payload and window must be larger".to_owned()),
         }
     }
+}
+
+/// Whether a subject begins with the prefix of inboxes.
+pub(super) fn is_below(subject: &str, inbox: &str) -> bool {
+    let rest = subject.strip_prefix(inbox);
+    rest.is_some_and(|rest| rest.starts_with('.'))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use breakbulk_net::nats::{self, Credentials, NatsListener};
 use breakbulk_net::{Sink, Transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::common::*;
 
@@ -130,6 +132,53 @@ impl TestPort {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         socket.local_addr().unwrap().to_string()
     }
+}
+
+/// With rights for their own subjects alone, which also are those of the library's requests.
+// LINE-6
+#[tokio::test]
+async fn a_request_for_a_reply_elsewhere_is_not_answered_and_ends_nothing() {
+    let users = r#"
+        authorization {
+            users: [
+                { user: gina, password: g, permissions: { publish: "team.>", subscribe: ["mcp", "team.>"] } }
+                { user: carl, password: c, permissions: { publish: ["mcp", "team.>"], subscribe: "team.>" } }
+                { user: eve, password: e }
+            ]
+        }"#;
+    let server = NatsServer::start(users).await;
+    let with = |user: &str, password: &str| {
+        let mut options = server.options("mcp");
+        options.inbox = "team".to_owned();
+        options.credentials = Some(Credentials::User(user.to_owned(), password.to_owned()));
+        options
+    };
+    let mut listener = NatsListener::bind(&with("gina", "g"), 8).await.unwrap();
+    // One may not be published to, the others may be anybody's.
+    let mut eve = TcpStream::connect(server.options("mcp").server)
+        .await
+        .unwrap();
+    let asks = "CONNECT {\"user\":\"eve\",\"pass\":\"e\",\"verbose\":false}\r\nSUB > 1\r\nPUB mcp x.y 0\r\n\r\nPUB mcp teams.y 2\r\n{}\r\nPING\r\n";
+    eve.write_all(asks.as_bytes()).await.unwrap();
+    let heard = async {
+        let mut heard = String::new();
+        while !heard.contains("PONG") {
+            let mut bytes = [0; 4096];
+            let count = eve.read(&mut bytes).await.unwrap();
+            heard.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        }
+        heard
+    };
+    let (heard, carl) = (heard.await, with("carl", "c"));
+    let (client, theirs) = tokio::join!(nats::connect(&carl), listener.accept());
+    let (mut source, mut sink) = client.unwrap().split();
+    tokio::spawn(echo(theirs.unwrap()));
+    sink.send(numbered(0, 1000)).await.unwrap();
+    assert_eq!(frame(&mut source).await, numbered(0, 1000));
+    assert!(
+        !heard.contains("MSG x.y") && !heard.contains("MSG teams.y"),
+        "{heard}"
+    );
 }
 
 /// Programs at the same NATS server that do not keep to the rules.

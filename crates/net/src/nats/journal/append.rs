@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The waits before something is tried again: the first, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// How long the stream may take to be found, and its last message: longer than the library waits for an answer.
+const CHECK: Duration = Duration::from_secs(15);
+
 /// How often a long outage is logged.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
@@ -53,11 +56,16 @@ pub(super) async fn append(
 }
 
 pub(super) async fn check(shared: &Shared) -> Result<(), AppendError> {
-    let found = shared.context.get_stream(&shared.options.stream).await;
-    let found = found.map_err(|error| AppendError::Refused {
+    let refused = |reason| AppendError::Refused {
         journal: shared.options.name(),
-        reason: with_causes(&error),
-    })?;
+        reason,
+    };
+    // The time that requests have begins once the library's queue has room for them, and while there is no
+    // connection nothing leaves the queue.
+    let found = shared.context.get_stream(&shared.options.stream);
+    let found = timeout(CHECK, found).await;
+    let found = found.map_err(|_| refused("no server answers".to_owned()))?;
+    let found = found.map_err(|error| refused(with_causes(&error)))?;
     let led = match &found.cached_info().cluster {
         Some(cluster) => cluster.leader.is_some(),
         None => true,
@@ -300,7 +308,8 @@ impl<'a> Writing<'a> {
             .await;
         let stream = stream.map_err(|error| error.to_string())?;
         let subject = self.shared.subject(self.topic);
-        match stream.get_last_raw_message_by_subject(&subject).await {
+        let found = timeout(CHECK, stream.get_last_raw_message_by_subject(&subject)).await;
+        match found.map_err(|_| "no server answers".to_owned())? {
             Ok(message) => {
                 let head = message.headers.get(PIECE);
                 let head = head.and_then(|head| PieceHead::parse(head.as_str()));

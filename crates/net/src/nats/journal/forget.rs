@@ -4,17 +4,23 @@
 //! stream up to that moment when it replays the purge of a subject (nats-server 2.9.10), and so loses what
 //! other topics have stored.
 
+use std::time::Duration;
+
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::Context;
 use async_nats::jetstream::response::Response;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::NotForgotten;
 use crate::nats::bus::with_causes;
 
 /// How many messages are deleted at a time.
 const AT_ONCE: usize = 8;
+
+/// How long each may take: longer than the library waits for an answer.
+const ANSWER: Duration = Duration::from_secs(15);
 
 /// Deletes these messages of a stream, in this order.
 pub(super) async fn delete(
@@ -41,7 +47,9 @@ async fn delete_one(context: &Context, subject: &str, message: u64) -> Result<()
     // Overwriting it would cost a write of its block.
     let request = json!({ "seq": message, "no_erase": true });
     let answer = context.request::<_, _, Response<Value>>(subject.to_owned(), &request);
-    match answer.await {
+    // The library's time for an answer begins once there is room in its queue.
+    let answer = timeout(ANSWER, answer).await;
+    match answer.map_err(|_| "no server answers".to_owned())? {
         Ok(Response::Ok(_)) => Ok(()),
         Ok(Response::Err { error }) if is_gone(error.error_code()) => Ok(()),
         Ok(Response::Err { error }) => Err(error.to_string()),

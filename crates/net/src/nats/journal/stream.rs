@@ -121,5 +121,10 @@ fn check(found: &Config, options: &JournalOptions) -> Result<(), String> {
         let text = "it deletes what is old: create it with discard new and without a maximum age";
         return Err(text.to_owned());
     }
+    if found.max_messages_per_subject > 0 {
+        let text =
+            "it keeps only some messages of a subject: create it with max-msgs-per-subject -1";
+        return Err(text.to_owned());
+    }
     Ok(())
 }
