@@ -424,6 +424,8 @@ impl Watch {
     async fn run(self, mut notifications: broadcast::Receiver<RelayNotification>) {
         let url = self.one.relay.url();
         let (mut pause, mut began) = (PAUSE.0, self.stored.began());
+        // When to subscribe again, if the relay ended the subscription.
+        let mut again = None;
         loop {
             let due = lock(&self.one.recent).next();
             let end = self.stored.deadline(url);
@@ -435,6 +437,11 @@ impl Watch {
                 }
                 () = until(end) => {
                     self.hand_over(self.stored.ended(url)).await;
+                    continue;
+                }
+                () = until(again) => {
+                    again = None;
+                    self.subscribe().await;
                     continue;
                 }
                 // An error means that nothing is received any more.
@@ -478,9 +485,8 @@ impl Watch {
                         "the relay ended the subscription; subscribing again in {pause:?}"
                     );
                     self.hand_over(self.stored.disconnected(url)).await;
-                    tokio::time::sleep(pause).await;
+                    again = Some(Instant::now() + pause);
                     pause = (pause * 2).min(PAUSE.1);
-                    self.subscribe().await;
                 }
                 _ => {}
             }

@@ -2,12 +2,12 @@
 //! any order, and then says that there are no more of them. Whoever knows what the events say can order them, so
 //! they are handed over together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use breakbulk_link::lock;
-use nostr_sdk::{Event, EventId, RelayUrl};
+use nostr_sdk::{Event, EventId, RelayUrl, Tag};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -41,15 +41,21 @@ pub(super) struct Stored {
 
 #[derive(Debug)]
 enum Phase {
-    /// The relay sends what it had stored: what came of it, and when the first of it came.
-    Stored(Vec<Event>, Option<OwnedSemaphorePermit>, Option<Instant>),
+    /// The relay sends what it had stored: what came of it, when the first of it came, and what another relay
+    /// had sent before.
+    Stored(
+        Vec<Event>,
+        Option<OwnedSemaphorePermit>,
+        Option<Instant>,
+        BTreeSet<EventId>,
+    ),
     /// It sends events as they are published.
     Live,
 }
 
 impl Default for Phase {
     fn default() -> Self {
-        Self::Stored(Vec::new(), None, None)
+        Self::Stored(Vec::new(), None, None, BTreeSet::new())
     }
 }
 
@@ -57,7 +63,7 @@ impl Phase {
     /// What was collected, and the next phase in its place.
     fn end(&mut self, next: Self) -> Option<Batch> {
         match std::mem::replace(self, next) {
-            Self::Stored(events, room, _) if !events.is_empty() => Some(Batch {
+            Self::Stored(events, room, ..) if !events.is_empty() => Some(Batch {
                 events,
                 _room: room,
             }),
@@ -87,7 +93,7 @@ impl Stored {
         let mut relays = self.lock();
         let phase = relays.entry(relay.clone()).or_default();
         let kib = u32::try_from(memory(event) >> 10).map_or(u32::MAX, |kib| kib + 1);
-        let Phase::Stored(events, room, first) = phase else {
+        let Phase::Stored(events, room, first, _) = phase else {
             return Some(Batch {
                 events: vec![event.clone()],
                 _room: None,
@@ -109,31 +115,38 @@ impl Stored {
         None
     }
 
-    /// An event came once more, from this relay. If that one sends events as they are published, the event is
-    /// not held for another relay, which may never say that it has sent all; returns it.
+    /// An event came once more, from this relay. Once that one has sent all that it had stored, the event is not
+    /// held for another relay, which may never say so; returns it.
     pub(super) fn came_again(&self, relay: &RelayUrl, id: &EventId) -> Option<Batch> {
         let mut relays = self.lock();
-        if !matches!(relays.get(relay), Some(Phase::Live)) {
-            return None;
+        match relays.entry(relay.clone()).or_default() {
+            Phase::Stored(.., again) => {
+                if again.len() < MOST {
+                    again.insert(*id);
+                }
+                None
+            }
+            Phase::Live => taken(&mut relays, |event| event.id == *id),
         }
-        relays.values_mut().find_map(|phase| {
-            let Phase::Stored(events, ..) = phase else {
-                return None;
-            };
-            let at = events.iter().position(|event| event.id == *id)?;
-            // What room it took is given back with that of the others.
-            let events = vec![events.remove(at)];
-            Some(Batch {
-                events,
-                _room: None,
-            })
-        })
     }
 
-    /// The relay has sent all that it had stored; returns it.
+    /// The relay has sent all that it had stored; returns it, with what of it is held for other relays.
     pub(super) fn ended(&self, relay: &RelayUrl) -> Option<Batch> {
         let mut relays = self.lock();
-        relays.entry(relay.clone()).or_default().end(Phase::Live)
+        let phase = relays.entry(relay.clone()).or_default();
+        let again = match phase {
+            Phase::Stored(.., again) => std::mem::take(again),
+            Phase::Live => BTreeSet::new(),
+        };
+        let own = phase.end(Phase::Live);
+        let others = taken(&mut relays, |event| again.contains(&event.id));
+        match (own, others) {
+            (Some(mut own), Some(others)) => {
+                own.events.extend(others.events);
+                Some(own)
+            }
+            (own, others) => own.or(others),
+        }
     }
 
     /// The relay is not connected: what comes next was stored. Returns what came before.
@@ -144,7 +157,7 @@ impl Stored {
     /// When [`ended`](Self::ended) is to be called although the relay did not say so.
     pub(super) fn deadline(&self, relay: &RelayUrl) -> Option<Instant> {
         match self.lock().get(relay)? {
-            Phase::Stored(_, _, first) => first.map(|first| first + END),
+            Phase::Stored(_, _, first, _) => first.map(|first| first + END),
             Phase::Live => None,
         }
     }
@@ -154,16 +167,39 @@ impl Stored {
     }
 }
 
-/// About how much memory an event takes: its content, and its tags with what each of their parts takes by itself.
+/// Takes events that are held.
+fn taken(relays: &mut BTreeMap<RelayUrl, Phase>, wanted: impl Fn(&Event) -> bool) -> Option<Batch> {
+    let mut all = Vec::new();
+    for phase in relays.values_mut() {
+        if let Phase::Stored(events, ..) = phase {
+            all.extend(events.extract_if(.., |event| wanted(event)));
+        }
+    }
+    // The room that they took is given back with that of those they were held with.
+    (!all.is_empty()).then_some(Batch {
+        events: all,
+        _room: None,
+    })
+}
+
+/// What the allocator takes for a block of memory beside its bytes, and rounds up.
+const BLOCK: usize = 32;
+
+/// About how much memory an event takes: its content, and its tags, each of which takes memory by itself, as do
+/// their parts.
 fn memory(event: &Event) -> usize {
-    let parts = event.tags.iter().flat_map(|tag| tag.as_slice());
-    let tags: usize = parts.map(|part| size_of::<String>() + part.len()).sum();
-    size_of::<Event>() + event.content.len() + tags
+    let of_tag = |tag: &Tag| {
+        let parts = tag.as_slice().iter();
+        let parts = parts.map(|part| size_of::<String>() + BLOCK + part.len());
+        size_of::<Tag>() + BLOCK + parts.sum::<usize>()
+    };
+    let tags: usize = event.tags.iter().map(of_tag).sum();
+    size_of::<Event>() + BLOCK + event.content.len() + tags
 }
 
 #[cfg(test)]
 mod tests {
-    use nostr_sdk::{EventBuilder, Keys, Kind, Tag};
+    use nostr_sdk::{EventBuilder, Keys, Kind};
 
     use super::*;
 
@@ -219,13 +255,16 @@ mod tests {
         began.mark_unchanged();
         assert!(stored.received(now, &silent, &other).is_none());
         assert!(!began.has_changed().unwrap());
-        // What the honest relay had stored, too, comes with all that is stored.
+        // What the honest relay had stored, too, comes with all that it had.
+        let third = event("third");
         assert!(stored.came_again(&honest, &one.id).is_none());
-        assert!(stored.ended(&honest).is_none());
+        assert!(stored.received(now, &honest, &third).is_none());
+        let all = Some(vec!["third".to_owned(), "one".to_owned()]);
+        assert_eq!(texts(stored.ended(&honest)), all);
         let again = |id| texts(stored.came_again(&honest, id));
-        assert_eq!(again(&one.id), Some(vec!["one".to_owned()]));
         assert_eq!(again(&one.id), None, "once");
-        assert_eq!(texts(stored.ended(&silent)), Some(vec!["other".to_owned()]));
+        assert_eq!(again(&other.id), Some(vec!["other".to_owned()]));
+        assert!(stored.ended(&silent).is_none());
         assert_eq!(again(&other.id), None);
         assert_eq!(stored.room.available_permits(), WAITING_KIB);
     }
@@ -239,6 +278,11 @@ mod tests {
         let event = builder.sign_with_keys(&Keys::generate()).unwrap();
         let count = (1..).find(|_| stored.received(now, &relay, &event).is_some());
         assert_eq!(count, Some(WAITING_KIB >> 10));
+        let many = (0..2_000).map(|_| Tag::parse(["x"]).unwrap());
+        let builder = EventBuilder::new(Kind::from_u16(1_059), "").tags(many);
+        let event = builder.sign_with_keys(&Keys::generate()).unwrap();
+        let least = 2_000 * size_of::<Tag>();
+        assert!(memory(&event) > least, "{} of {least}", memory(&event));
     }
 
     #[test]
