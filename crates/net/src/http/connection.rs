@@ -46,6 +46,20 @@ pub(crate) enum Requests {
 pub(crate) struct Gone;
 
 impl HttpConnection {
+    /// One that belongs to no server.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Arc<Self> {
+        Arc::new(Self {
+            peer_id: "peer".to_owned(),
+            subject: None,
+            posts: Arc::new(Semaphore::new(1)),
+            frames: mpsc::channel(1).0,
+            over: watch::channel(None).0,
+            requests: Requests::Events,
+            presence: Some(Presence::new()),
+        })
+    }
+
     /// Opens a connection and registers it under its peer id. The registration and the permit are
     /// released when both halves of the transport are dropped.
     pub(crate) fn open(

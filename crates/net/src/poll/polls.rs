@@ -17,11 +17,16 @@ use crate::http::presence::PresentGuard;
 /// The size of the chunks given to hyper.
 const CHUNK: usize = 32 << 10;
 
+/// What an answer holds beside its last message: who collected less goes on with the next message, whose sender
+/// must not wait for the client then.
+const SHARED: usize = 64 << 10;
+
 /// A message for the next poll.
 #[derive(Debug)]
 pub(crate) struct OutgoingMessage {
     pub(crate) text: Bytes,
-    /// Notified once a poll has taken the message.
+    /// Notified once a poll has taken the message, or, if it is large, once the answer was sent: until then it
+    /// stays charged.
     pub(crate) taken: oneshot::Sender<()>,
 }
 
@@ -83,6 +88,10 @@ impl Polls {
                 biased;
                 Some(message) = messages.recv() => {
                     batch.push(message.text);
+                    if batch.bytes > SHARED {
+                        batch.taken = Some(message.taken);
+                        break;
+                    }
                     let _ = message.taken.send(());
                     until = Instant::now() + limits.linger;
                 }
@@ -101,6 +110,8 @@ pub(crate) struct Batch {
     connection: Arc<HttpConnection>,
     messages: Vec<Bytes>,
     bytes: usize,
+    /// Is told when the answer was sent.
+    taken: Option<oneshot::Sender<()>>,
     delivered: bool,
     _polling: PresentGuard,
 }
@@ -112,6 +123,7 @@ impl Batch {
             _polling: polling,
             messages: Vec::new(),
             bytes: 0,
+            taken: None,
             delivered: false,
         }
     }
@@ -162,6 +174,9 @@ impl Stream for BatchBody {
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(part) = self.parts.last_mut() else {
             self.batch.delivered = true;
+            if let Some(taken) = self.batch.taken.take() {
+                let _ = taken.send(());
+            }
             return Poll::Ready(None);
         };
         let chunk = part.split_to(part.len().min(CHUNK));
@@ -169,5 +184,38 @@ impl Stream for BatchBody {
             self.parts.pop();
         }
         Poll::Ready(Some(Ok(chunk)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_message_is_taken_once_its_answer_was_sent() {
+        let (sender, messages) = mpsc::channel(4);
+        let (polls, connection) = (Polls::new(messages), HttpConnection::for_tests());
+        let limits = PollLimits {
+            wait: Duration::from_secs(60),
+            linger: Duration::ZERO,
+            bytes: 1 << 30,
+        };
+        let send = |size: usize| {
+            let (taken, until_taken) = oneshot::channel();
+            let text = Bytes::from(vec![b'1'; size]);
+            sender.try_send(OutgoingMessage { text, taken }).unwrap();
+            until_taken
+        };
+        let (mut small, mut large, mut next) = (send(10), send(SHARED), send(10));
+        let batch = polls.collect(&connection, limits).await;
+        assert!(small.try_recv().is_ok());
+        assert!(large.try_recv().is_err() && next.try_recv().is_err());
+        let sent: Vec<_> = batch.into_body(&Dialect::default()).collect().await;
+        assert!(sent.len() > 4);
+        assert!(large.try_recv().is_ok());
+        drop(polls.collect(&connection, limits).await);
+        assert!(next.try_recv().is_ok());
     }
 }

@@ -106,7 +106,14 @@ impl Default for EventSize {
 impl EventSize {
     fn count(&self, chunk: Bytes) -> io::Result<Bytes> {
         self.received.store(true, Relaxed);
-        let size = self.bytes.fetch_add(chunk.len(), Relaxed);
+        // A blank line ends an event, and a comment, of which the parser says nothing.
+        let size = match end_of_event(&chunk) {
+            Some(at) => {
+                self.bytes.store(chunk.len() - at, Relaxed);
+                0
+            }
+            None => self.bytes.fetch_add(chunk.len(), Relaxed),
+        };
         if self.is_over() {
             return Err(io::Error::other(format!(
                 "{size} bytes without a complete event"
@@ -119,6 +126,16 @@ impl EventSize {
     fn is_over(&self) -> bool {
         self.bytes.load(Relaxed) > self.limit.load(Relaxed)
     }
+}
+
+/// Where the last blank line of a chunk ends.
+fn end_of_event(chunk: &[u8]) -> Option<usize> {
+    let ends: [&[u8]; 3] = [b"\n\n", b"\r\n\r\n", b"\r\r"];
+    let ends = ends.iter().filter_map(|end| {
+        let at = memchr::memmem::rfind(chunk, end)?;
+        Some(at + end.len())
+    });
+    ends.max()
 }
 
 /// The receiving half: the event stream.
@@ -203,5 +220,25 @@ impl Sink for SseSink {
     async fn close(&mut self, _code: u16, _reason: &str) {
         // The protocol has no close message: the event stream is dropped.
         self.client.over.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_are_no_part_of_an_event() {
+        let size = EventSize::default();
+        size.limit.store(100, Relaxed);
+        for _ in 0..100 {
+            assert!(size.count(Bytes::from_static(b": still here\n\n")).is_ok());
+        }
+        let event = |length: usize| size.count(Bytes::from(vec![b'x'; length]));
+        assert!(event(60).is_ok());
+        assert!(size.count(Bytes::from_static(b"y\r\n\r\ndata: z")).is_ok());
+        assert_eq!(size.bytes.load(Relaxed), 7);
+        assert!(event(93).is_ok());
+        assert!(event(1).is_err(), "an event without an end");
     }
 }
