@@ -205,7 +205,7 @@ impl Routes {
         for running in &mut self.running {
             if leaving.contains(&running.id) {
                 let name = &running.started.route.name;
-                if !changes.started.contains(name) {
+                if !changes.started.contains(name) && !changes.stopped.contains(name) {
                     changes.stopped.push(name.clone());
                 }
                 running.is_stopping = true;

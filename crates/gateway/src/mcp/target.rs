@@ -40,6 +40,10 @@ const REQUESTS: usize = 256;
 /// The order of messages is kept for as long as the server accepts a notification within this time.
 const ACCEPTED: Duration = Duration::from_secs(10);
 
+/// The same for requests until they are written, and what a server reads in a second at least.
+const WRITTEN: Duration = Duration::from_secs(10);
+const BYTES_A_SECOND: u64 = 64 << 10;
+
 /// How long a server may take to answer a request that was cancelled by a notification.
 const CANCELLED: Duration = Duration::from_secs(10);
 
@@ -178,7 +182,7 @@ impl Sink for McpSink {
         {
             match self.state.cancel(id) {
                 true => return Ok(()),
-                false => self.forget_later(id.clone()),
+                false => self.forget_later(id),
             }
         }
         let post = Post::new(message, bytes.len());
@@ -188,6 +192,7 @@ impl Sink for McpSink {
         }
         let stage = Arc::new(watch::Sender::new(Stage::Posting));
         let mut reached = stage.subscribe();
+        let within = WRITTEN + Duration::from_secs(bytes.len() as u64 / BYTES_A_SECOND);
         let upload = upload::upload(&self.state, bytes, stage.clone()).await;
         let awaited = match post.is_request() && !post.is_initialize() {
             true => Stage::Written,
@@ -216,7 +221,8 @@ impl Sink for McpSink {
         // An error says that the POST has ended.
         let wait = reached.wait_for(|stage| *stage >= awaited);
         match awaited {
-            Stage::Written => drop(wait.await),
+            // One that is not read must not keep others waiting, and what cancels it.
+            Stage::Written => drop(timeout(within, wait).await),
             _ => drop(timeout(ACCEPTED, wait).await),
         }
         Ok(())
@@ -231,13 +237,20 @@ impl Sink for McpSink {
 
 impl McpSink {
     /// Gives up the answer to a request that is cancelled by a notification: the server owes none, and
-    /// may leave its stream open.
-    fn forget_later(&mut self, id: String) {
+    /// may leave its stream open. A later request may have the same id.
+    fn forget_later(&mut self, id: &str) {
         let state = self.state.clone();
+        let Some(cancelled) = state.session().open.get(id).map(|open| open.abort.clone()) else {
+            return;
+        };
+        let id = id.to_owned();
         self.posts.spawn(async move {
             tokio::time::sleep(CANCELLED).await;
-            if let Some(open) = state.session().open.remove(&id) {
-                open.abort.abort();
+            let mut session = state.session();
+            let open = session.open.get(&id);
+            if open.is_some_and(|open| open.abort.id() == cancelled.id()) {
+                session.open.remove(&id);
+                cancelled.abort();
             }
         });
     }

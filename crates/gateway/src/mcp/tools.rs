@@ -30,9 +30,16 @@ const VALUE: usize = 64 << 10;
 const LIST: usize = 8 << 20;
 const TOOL: usize = 256 << 10;
 
+/// About how much memory all that is remembered may take: each header has the names on its way.
+const REMEMBERED: usize = 4 << 20;
+
 /// The tools that want arguments in headers.
 #[derive(Debug, Default)]
-pub(super) struct ToolHeaders(BTreeMap<String, Vec<Declared>>);
+pub(super) struct ToolHeaders {
+    tools: BTreeMap<String, Vec<Declared>>,
+    /// About how much memory they take.
+    bytes: usize,
+}
 
 /// An argument that is repeated in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,13 +74,14 @@ impl ToolHeaders {
             if let Some(schema) = tool.get("inputSchema") {
                 collect(schema, &mut Vec::new(), &mut declared);
             }
-            let is_known = self.0.contains_key(name);
-            match declared.is_empty() {
-                true => drop(self.0.remove(name)),
-                false if name.len() <= NAME && (is_known || self.0.len() < TOOLS) => {
-                    self.0.insert(name.to_owned(), declared);
-                }
-                false => {}
+            if let Some(known) = self.tools.remove(name) {
+                self.bytes -= memory(name, &known);
+            }
+            let bytes = self.bytes + memory(name, &declared);
+            let fits = self.tools.len() < TOOLS && bytes <= REMEMBERED;
+            if !declared.is_empty() && name.len() <= NAME && fits {
+                self.bytes = bytes;
+                self.tools.insert(name.to_owned(), declared);
             }
         }
     }
@@ -109,7 +117,7 @@ impl ToolHeaders {
 
     fn values(&self, method: &str, body: &[u8]) -> Vec<(&str, String)> {
         // Most servers have no such tools, and most calls are of others: those are not parsed.
-        if method != CALL_TOOL || self.0.is_empty() {
+        if method != CALL_TOOL || self.tools.is_empty() {
             return Vec::new();
         }
         let text = std::str::from_utf8(body).ok();
@@ -117,7 +125,7 @@ impl ToolHeaders {
             return Vec::new();
         };
         let name = member(params.get(), "name").and_then(string);
-        let Some(declared) = name.and_then(|name| self.0.get(&*name)) else {
+        let Some(declared) = name.and_then(|name| self.tools.get(&*name)) else {
             return Vec::new();
         };
         let Some(arguments) = member(params.get(), "arguments") else {
@@ -132,6 +140,16 @@ impl ToolHeaders {
         });
         found.collect()
     }
+}
+
+/// About how much memory a tool takes.
+fn memory(name: &str, declared: &[Declared]) -> usize {
+    let text = |text: &str| size_of::<String>() + text.len();
+    let of_each = |one: &Declared| {
+        let path: usize = one.path.iter().map(|step| text(step)).sum();
+        size_of::<Declared>() + one.header.len() + path
+    };
+    text(name) + declared.iter().map(of_each).sum::<usize>()
 }
 
 /// A text, number or truth value as a header has it.
@@ -251,18 +269,49 @@ mod tests {
         assert!(check(&long, Some("x")).is_err());
         // A list that says of the tool that it wants nothing makes it forgotten.
         tools.learn(LISTED.replace("x-mcp-header", "x").as_bytes());
-        assert_eq!(tools.0.len(), 0);
+        assert_eq!(tools.tools.len(), 0);
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut tools = ToolHeaders::default();
         for number in 0..TOOLS + 10 {
-            let list = format!(
-                r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"t{number}","inputSchema":{{"properties":{{"a":{{"x-mcp-header":"A"}}}}}}}}]}}}}"#
-            );
-            tools.learn(list.as_bytes());
+            let properties = r#"{"a":{"x-mcp-header":"A"}}"#;
+            tools.learn(list(&format!("t{number}"), properties).as_bytes());
         }
-        assert_eq!(tools.0.len(), TOOLS);
+        assert_eq!(tools.tools.len(), TOOLS);
+        let known = tools.bytes;
+        // What is known already is replaced, and counted once.
+        tools.learn(list("t0", r#"{"a":{"x-mcp-header":"A"}}"#).as_bytes());
+        assert_eq!((tools.tools.len(), tools.bytes), (TOOLS, known));
+        tools.learn(list("t0", "{}").as_bytes());
+        assert!(tools.tools.len() == TOOLS - 1 && tools.bytes < known);
+    }
+
+    #[test]
+    fn headers_far_below_take_no_more_memory_than_others() {
+        let leaves: Vec<String> = (0..HEADERS)
+            .map(|number| format!(r#""{number}":{{"x-mcp-header":"H{number}"}}"#))
+            .collect();
+        let mut schema = format!("{{{}}}", leaves.join(","));
+        for _ in 1..HEADERS {
+            schema = format!(r#"{{"{}":{{"properties":{schema}}}}}"#, "n".repeat(NAME));
+        }
+        let mut tools = ToolHeaders::default();
+        for number in 0..100 {
+            tools.learn(list(&format!("t{number}"), &schema).as_bytes());
+        }
+        assert!(tools.bytes <= REMEMBERED, "{}", tools.bytes);
+        assert!(
+            (1..100).contains(&tools.tools.len()),
+            "{}",
+            tools.tools.len()
+        );
+    }
+
+    fn list(tool: &str, properties: &str) -> String {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{{"name":"{tool}","inputSchema":{{"properties":{properties}}}}}]}}}}"#
+        )
     }
 }

@@ -300,6 +300,25 @@ fn a_cancelled_request_of_the_stateless_era_is_cut_off_and_a_later_answer_is_non
     );
 }
 
+// MCPH-11
+#[test]
+fn a_late_cancellation_harms_no_later_request_with_its_id() {
+    let server = Scripted::new(|asked, stream| match &*method(asked) {
+        "slow" => {
+            // Longer than a cancelled request is waited for.
+            std::thread::sleep(std::time::Duration::from_secs(12));
+            json(stream, "200 OK", r#"{"jsonrpc":"2.0","id":8,"result":{}}"#);
+        }
+        _ => json(stream, "202 Accepted", ""),
+    });
+    let mut near = near(&server.url);
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":8}}"#;
+    near.write(format!("{cancel}\n").as_bytes());
+    assert_eq!(method(&server.next("POST")), "notifications/cancelled");
+    let request = format!(r#"{{"jsonrpc":"2.0","id":8,"method":"slow","params":{{{META}}}}}"#);
+    assert_eq!(answered(&mut near, &request)["result"], json!({}));
+}
+
 // MCPH-10
 #[test]
 fn a_target_gets_the_token_and_the_headers_of_their_files() {

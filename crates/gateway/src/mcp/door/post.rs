@@ -99,10 +99,10 @@ pub(super) async fn post(
     let refuse = |refused: Refused| refusal(&refused.to(&message));
     match head::era(headers, &message).map_err(refuse)? {
         Era::Begins => {
-            let session = state
-                .begin(visitor, false)
-                .await
-                .map_err(busy_for(&message))?;
+            let session = tokio::select! {
+                session = state.begin(visitor, false) => session.map_err(busy_for(&message))?,
+                () = body.charge.evicted() => return Err(no_memory(declared)),
+            };
             begin(state, session, &message, body).await
         }
         Era::Session => {
@@ -120,7 +120,10 @@ pub(super) async fn post(
                 let checked = lock(&state.tools).check(&request.method, &body.bytes, header);
                 checked.map_err(|words| refuse(Refused::new(400, HEADER_MISMATCH, words)))?;
             }
-            let session = state.backend(visitor).await.map_err(busy_for(&message))?;
+            let session = tokio::select! {
+                session = state.backend(visitor) => session.map_err(busy_for(&message))?,
+                () = body.charge.evicted() => return Err(no_memory(declared)),
+            };
             stateless(state, session, message.clone(), body).await
         }
     }
@@ -220,7 +223,7 @@ impl Drop for Posted {
     fn drop(&mut self) {
         if !self.is_taken {
             // The server will not answer what it never got.
-            let unread = self.session.streams().abandon(self.stream);
+            let unread = self.session.abandon(self.stream);
             if self.session.is_stateless {
                 // One that takes nothing would not serve the next client either.
                 self.session.end(1000, "the server took no request");
@@ -448,7 +451,11 @@ fn not_opened(why: NotOpened, message: &Message) -> Refusal {
 /// Hands a message to the server.
 async fn accept(session: &ClientSession, message: &Message, body: Received) -> Result<(), Refusal> {
     let Received { bytes, charge } = body;
-    let taken = timeout(TAKEN, session.receive(bytes)).await;
+    let size = bytes.len() as u64;
+    let taken = tokio::select! {
+        taken = timeout(TAKEN, session.receive(bytes)) => taken,
+        () = charge.evicted() => return Err(no_memory(Some(size))),
+    };
     drop(charge);
     match taken {
         Ok(true) => Ok(()),

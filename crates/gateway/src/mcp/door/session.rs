@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Carries, Closed, Frame, lock};
+use breakbulk_link::{Budget, Carries, Closed, Frame, Held, lock};
 use breakbulk_message::jsonrpc;
 use breakbulk_net::http::Place;
 use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
@@ -46,9 +46,10 @@ pub(super) struct ClientSession {
     streams: Mutex<Streams>,
     /// Something was put into a stream, or a stream or the session has ended.
     changed: Notify,
-    /// Something was taken out of a stream.
+    /// Something was taken out of a stream, or may be given up: there is room.
     taken: Notify,
-    incoming: mpsc::Sender<Bytes>,
+    /// Messages for the pump, each with its memory.
+    incoming: mpsc::Sender<(Bytes, Option<Held>)>,
     over: watch::Sender<Option<Closed>>,
     pub(super) posts: Arc<Semaphore>,
     last: Mutex<Instant>,
@@ -161,10 +162,18 @@ impl ClientSession {
     /// Hands a message to the pump, once it takes one. False: the session has ended.
     pub(super) async fn receive(&self, bytes: Bytes) -> bool {
         let mut over = self.over.subscribe();
-        tokio::select! {
-            sent = self.incoming.send(bytes) => sent.is_ok(),
-            _ = over.wait_for(Option::is_some) => false,
-        }
+        let place = tokio::select! {
+            place = self.incoming.reserve() => place,
+            _ = over.wait_for(Option::is_some) => return false,
+        };
+        let Ok(place) = place else {
+            return false;
+        };
+        // There it may wait for as long as the target does not read.
+        let budget = self.budget.get();
+        let held = budget.map(|budget| budget.charge_allocated(bytes.len()));
+        place.send((bytes, held));
+        true
     }
 
     /// The next event of a stream for a reader. Cancel-safe.
@@ -203,6 +212,7 @@ impl ClientSession {
     /// A reader is gone.
     pub(super) fn detach(&self, stream: u64, reader: u64) {
         self.streams().detach(stream, reader);
+        self.taken.notify_waiters();
         self.touch();
     }
 
@@ -210,7 +220,15 @@ impl ClientSession {
     pub(super) fn cancel(&self, key: &str) -> bool {
         let is_open = self.streams().cancel(Instant::now().into_std(), key);
         self.changed.notify_waiters();
+        self.taken.notify_waiters();
         is_open
+    }
+
+    /// The client of a stream has gone, and its request never reached the server. Returns what was not read.
+    pub(super) fn abandon(&self, stream: u64) -> Vec<Bytes> {
+        let unread = self.streams().abandon(stream);
+        self.taken.notify_waiters();
+        unread
     }
 
     /// Completes when a stream has ended, or the session has.
@@ -310,7 +328,7 @@ impl ClientSession {
             for request in requests {
                 let words = "the client has no stream open, and too many messages wait for one";
                 let answer = jsonrpc::error(Some(&request.id), SERVER_ERROR, words, None);
-                let _ = timeout(LAST_EVENTS, self.incoming.send(answer.into())).await;
+                let _ = timeout(LAST_EVENTS, self.receive(answer.into())).await;
             }
         }
     }
@@ -327,7 +345,7 @@ async fn timeout_at<F: Future>(
 pub(super) struct DoorTransport {
     session: Arc<ClientSession>,
     state: Arc<DoorState>,
-    frames: mpsc::Receiver<Bytes>,
+    frames: mpsc::Receiver<(Bytes, Option<Held>)>,
 }
 
 impl Transport for DoorTransport {
@@ -359,7 +377,7 @@ impl Transport for DoorTransport {
 /// The receiving half: what the client posts.
 pub(super) struct DoorSource {
     session: Arc<ClientSession>,
-    frames: mpsc::Receiver<Bytes>,
+    frames: mpsc::Receiver<(Bytes, Option<Held>)>,
     over: watch::Receiver<Option<Closed>>,
 }
 
@@ -369,7 +387,7 @@ impl Source for DoorSource {
         tokio::select! {
             // What was posted before the end is delivered before it.
             biased;
-            Some(bytes) = self.frames.recv() => return Incoming::Frame(Frame::Text(bytes)),
+            Some((bytes, _held)) = self.frames.recv() => return Incoming::Frame(Frame::Text(bytes)),
             _ = self.over.wait_for(Option::is_some) => {}
             () = self.session.silent() => {
                 let seconds = self.session.idle.as_secs();

@@ -20,6 +20,8 @@ const ATTEMPTS: u32 = 8;
 
 /// How long to wait before that, growing by half each time, if the server does not say it.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Whatever the server says.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long the end of a stream may take after its answer: the socket can be used again then.
@@ -38,7 +40,7 @@ impl Place {
     pub(super) fn pause(&self) -> Duration {
         let growth = 1.5_f64.powi(self.attempts.min(16) as i32);
         let pause = self.retry.unwrap_or_else(|| PAUSE.mul_f64(growth));
-        pause.min(LONGEST_PAUSE)
+        pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 }
 
