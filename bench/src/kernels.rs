@@ -57,7 +57,7 @@ fn coded_and_back<'a>(
     // Written to once, like a reused frame buffer.
     let mut frame = vec![1; piece.min(message.len()).div_ceil(3) * 4];
     Box::new(move || {
-        let mut whole = Vec::with_capacity(message.len());
+        let mut whole = Vec::with_capacity(message.len() + 2);
         for data in message.chunks(piece) {
             let coded = encode(data, &mut frame);
             let start = whole.len();

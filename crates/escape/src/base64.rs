@@ -1,7 +1,8 @@
 //! Base64 inside JSON strings, which needs no escapes: the standard alphabet, padded, without stray bits.
 //!
 //! The kernels are those of `base64-turbo`. They are given memory that nobody has written to: zeroing it first
-//! would take half as long as they do.
+//! would take half as long as they do. They only store to it, in each of their forms; as that is no promise of
+//! theirs, the version is pinned, and tests give them memory with stale bytes.
 
 use base64_turbo::STANDARD;
 
@@ -14,7 +15,7 @@ pub fn encode(data: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends what canonical base64 stands for, and returns whether `text` is such. If it is not, `out` stays as it
-/// was. No more memory is reserved than three bytes for each four characters.
+/// was. Room is made for three bytes for each four characters.
 pub fn decode(text: &[u8], out: &mut Vec<u8>) -> bool {
     let size = text.len() / 4 * 3;
     // SAFETY: the kernels store all bytes that they count, and read none of these.
@@ -34,7 +35,8 @@ unsafe fn append(
     out.reserve(size);
     let room = out.as_mut_ptr().wrapping_add(out.len());
     // SAFETY: `reserve` made room for `size` bytes behind the last one, and while `out` is borrowed nobody else
-    // reaches them.
+    // reaches them. They may be uninitialized, which a slice of them should not be: nobody reads them before they
+    // are written, as the caller promises.
     let room = unsafe { std::slice::from_raw_parts_mut(room, size) };
     let Some(written) = write(room).filter(|&written| written <= size) else {
         return false;

@@ -1,7 +1,7 @@
 //! What a million connections would take: on paper from measured figures, and by a simulation of the two
 //! worst moments, in which a member dies and in which all connections are cut at once.
 //!
-//! The simulation is pure: a seed, steps of 50 ms, members that accept at the measured rate and clients that
+//! The simulation is pure: a seed, steps of 10 ms, members that accept at the measured rate and clients that
 //! come back as tunnels do.
 
 use serde_json::Value;
