@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use breakbulk_loro::store::{NatsStore, Store};
-use breakbulk_loro::{Config, Doc, Node};
+use breakbulk_loro::store::{NatsStore, Store, Write};
+use breakbulk_loro::{Config, Doc, DocId, Head, Node};
 use breakbulk_testkit::nats::NatsCluster;
 use tokio::time::{sleep, timeout};
 
@@ -197,6 +197,37 @@ async fn while_nats_is_away_documents_are_read_and_changes_wait() {
     timeout(PATIENCE, writing).await.unwrap().unwrap();
     let late = node(&cluster).await.open("d").await.unwrap();
     assert_eq!(entries(&late), ["one", "two"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stored_beside_something_that_failed_is_told() {
+    // JET-8
+    let cluster = NatsCluster::start(1, PAYLOAD).await;
+    let mut store = NatsStore::open(&cluster.stream("DOCS")).await.unwrap();
+    let (told, hears) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let tell = move |doc: &DocId| drop(told.lock().unwrap().send(doc.clone()));
+    let append = |doc: &str| Write::Append {
+        doc: doc.into(),
+        data: vec![0; 10].into(),
+        head: Head {
+            version: [(1, 1)].into_iter().collect(),
+            size: 10,
+        },
+    };
+    // No subject is so long.
+    let writes = [append("small"), append(&"long".repeat(1000))];
+    let committing = tokio::task::spawn_blocking(move || {
+        store.on_others(std::sync::Arc::new(tell));
+        store.commit(&writes).unwrap_err();
+        let stored = store.documents().unwrap();
+        drop(store);
+        stored
+    });
+    let stored = committing.await.unwrap();
+    assert!(stored.iter().any(|(doc, _)| &**doc == "small"));
+    let told: Vec<_> = hears.try_iter().collect();
+    assert!(told.iter().any(|doc| &**doc == "small"), "{told:?}");
 }
 
 #[tokio::test]

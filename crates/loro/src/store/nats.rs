@@ -242,7 +242,7 @@ impl Store for NatsStore {
     }
 
     /// A commit that fails may be stored in part. Updates commute and can be stored twice, so whoever sends
-    /// them again does no harm.
+    /// them again does no harm; what was stored all the same is told as if another node had stored it.
     fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
         let mut by_doc: BTreeMap<DocId, Vec<Write>> = BTreeMap::new();
         for write in writes {
@@ -254,6 +254,7 @@ impl Store for NatsStore {
         self.runtime.block_on(async move {
             let mut committing = JoinSet::new();
             let mut outcome = Ok(());
+            let docs: Vec<DocId> = by_doc.keys().cloned().collect();
             for (doc, writes) in by_doc {
                 if committing.len() >= AT_ONCE {
                     outcome = outcome.and(joined(&inner, committing.join_next().await));
@@ -263,6 +264,13 @@ impl Store for NatsStore {
             }
             while let Some(ended) = committing.join_next().await {
                 outcome = outcome.and(joined(&inner, Some(ended)));
+            }
+            if outcome.is_err() && docs.len() > 1 {
+                for doc in &docs {
+                    if inner.documents().failed_beside(doc) {
+                        inner.notify(doc);
+                    }
+                }
             }
             outcome
         })

@@ -241,6 +241,15 @@ impl SharedDocuments {
         failed && document.wants_notice(false)
     }
 
+    /// What this node stored was a part of something that failed: tell the worker to look at the document again,
+    /// which believes that nothing was stored.
+    pub(super) fn failed_beside(&mut self, doc: &DocId) -> bool {
+        self.docs
+            .entry(doc.clone())
+            .or_default()
+            .wants_notice(false)
+    }
+
     /// A record was read at this place. One of this node that it has given up on counts as one of others.
     pub(super) fn read(&mut self, doc: &DocId, place: u64, changes: &[Change], own: bool) -> bool {
         let document = self.docs.get(doc);
