@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use interop_mcp::doors::{Between, Door};
 use interop_mcp::limits::{Large, check};
 use interop_mcp::paths::Over;
@@ -50,12 +50,15 @@ async fn a_server_gets_what_it_takes_and_its_client_an_error_for_one_byte_more()
 async fn in_a_post((client, between, server): (Sdk, Between, Sdk)) -> Result<()> {
     let server = server.serve(None).await?;
     let door = Door::open(between, &server.address).await?;
-    check(
-        client,
-        &Reach::Http(door.url.clone()),
-        Large::Argument,
-        POST,
-    )
-    .await?;
+    let reach = Reach::Http(door.url.clone());
+    let mut attempts = 0;
+    while let Err(error) = check(client, &reach, Large::Argument, POST).await {
+        attempts += 1;
+        // The server answers before it has read the message, and ends the connection: if that overtakes the
+        // answer, nobody can know why it ended. It happens to fewer than one in two.
+        let overtaken = error.to_string().contains("the target cannot be reached");
+        ensure!(overtaken && attempts < 6, error);
+        eprintln!("once more, since the server's answer was lost: {error}");
+    }
     door.stop().await
 }
