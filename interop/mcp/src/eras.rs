@@ -1,5 +1,7 @@
 //! MCP clients and servers of both eras with the program between them, started by the client.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use breakbulk_testkit::bad_relay::{self, BadRelay};
 use interop_ahp::program::{Gateway, breakbulk};
@@ -49,7 +51,12 @@ impl Row {
     }
 
     async fn over_relay(self) -> Result<()> {
-        let relay = BadRelay::start(bad_relay::Weather::default()).await?;
+        // It confirms late, so that what should wait for a confirmation is seen to wait.
+        let relay = BadRelay::start(bad_relay::Weather {
+            delay: Duration::from_millis(40),
+            ..Default::default()
+        });
+        let relay = relay.await?;
         let folder = tempfile::tempdir()?;
         let key = folder.path().join("key");
         let made = Command::new(breakbulk()?).arg("keygen").arg(&key).output();

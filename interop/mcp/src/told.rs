@@ -104,7 +104,7 @@ impl Plan<'_> {
         let (agreed, version) = (&lines[0]["version"], self.version);
         ensure!(agreed == version, "they agreed on {agreed}, not {version}");
         for (line, sizes) in lines[1..].iter().zip(self.calls) {
-            self.check(line, *sizes, false)?;
+            self.check(line, *sizes)?;
         }
         if self.extras {
             self.check_extras(&lines[1 + self.calls.len()..])?;
@@ -126,25 +126,23 @@ impl Plan<'_> {
         Ok(lines)
     }
 
-    /// Checks what the client told of one call, which it may have made together with others.
-    fn check(self, line: &Value, (up, down): Sizes, together: bool) -> Result<()> {
-        let checked = self.checked(line, (up, down), together);
+    /// Checks what the client told of one call.
+    fn check(self, line: &Value, (up, down): Sizes) -> Result<()> {
+        let checked = self.checked(line, (up, down));
         checked.with_context(|| format!("{up} up, {down} down: {line}"))
     }
 
-    fn checked(self, line: &Value, (up, down): Sizes, together: bool) -> Result<()> {
+    fn checked(self, line: &Value, (up, down): Sizes) -> Result<()> {
         let called: Called = serde_json::from_value(line.clone())?;
         ensure!(called.heard == About::units(up), "not what was sent");
         ensure!(called.text == About::units(down), "not what was asked for");
         let grows = called.progress.is_sorted_by(|one, next| one.0 < next.0);
-        // At relays a small message of one call can come among the pieces of its answer, or after it.
-        let unordered = self.more_progress && together;
-        ensure!(unordered || grows, "progress that does not grow");
+        ensure!(grows, "progress that does not grow");
         let mut told = called.progress;
         // Others tell of transfers, with other totals or none.
         told.retain(|(_, total)| !self.more_progress || *total == PROGRESS[0].1);
         // A client of npm forgets progress that comes together with the answer.
-        let forgets = unordered || self.client.is_npm();
+        let forgets = self.client.is_npm();
         let as_told = told.iter().all(|heard| PROGRESS.contains(heard));
         ensure!(
             as_told && (forgets || told.len() == PROGRESS.len()),
@@ -162,7 +160,7 @@ impl Plan<'_> {
             .context("no parallel calls")?;
         ensure!(calls.len() == PARALLEL.len(), "{} calls", calls.len());
         for (line, sizes) in calls.iter().zip(PARALLEL) {
-            self.check(line, sizes, true).context("in parallel")?;
+            self.check(line, sizes).context("in parallel")?;
         }
         let answer = About::of(&(UNIT.repeat(ASKED) + ANSWER_END));
         let sampled: About = serde_json::from_value(asked["sampled"].clone())?;
@@ -172,8 +170,7 @@ impl Plan<'_> {
             "not what was filled in: {asked}"
         );
         ensure!(cancelled["cancelled"] == "cancelled", "{cancelled}");
-        self.check(after, (1, 1), false)
-            .context("after a cancelled call")
+        self.check(after, (1, 1)).context("after a cancelled call")
     }
 }
 

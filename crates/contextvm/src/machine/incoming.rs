@@ -104,6 +104,7 @@ impl Peer {
             }
         }
         self.queue_restarts(now, shared);
+        self.queue_behind(now, shared);
     }
 
     fn transfer_opened(&mut self, now: Instant, key: Key, context: Context, shared: &mut Shared) {

@@ -56,7 +56,8 @@ pub(crate) struct Out {
     pub(super) transfer: Option<TransferId>,
     /// Its `start` was sent.
     pub(super) opened: bool,
-    ordered: bool,
+    /// Its place in the ordered lane.
+    ordered: Option<u64>,
     /// The piece size of the second attempt, after a relay refused a larger event.
     cut: Option<usize>,
 }
@@ -120,7 +121,7 @@ impl Peer {
             seal,
             transfer: None,
             opened: false,
-            ordered: false,
+            ordered: None,
             cut: None,
         };
         let tag = self.add(out);
@@ -170,7 +171,7 @@ impl Peer {
             seal: to.map_or(self.seal, |to| to.seal),
             transfer: None,
             opened: false,
-            ordered: false,
+            ordered: None,
             cut: None,
         };
         let tag = self.add(out);
@@ -274,7 +275,7 @@ impl Peer {
                     seal: self.seal,
                     transfer: None,
                     opened: false,
-                    ordered: false,
+                    ordered: None,
                     cut: None,
                 };
                 let tag = self.add(out);
@@ -284,8 +285,32 @@ impl Peer {
         true
     }
 
-    /// Gives a message to the link.
+    /// Gives a message to the link, once what must come before it is confirmed.
+    ///
+    /// Notifications, and what is behind an unconfirmed one, keep their order; all others get a lane of
+    /// their own, so that they do not wait for each other's confirmation. A large message behind a
+    /// notification has a lane of its own, too, and waits outside of the order for what is before it: what
+    /// comes after it does not wait for its chunks.
     pub(super) fn queue(&mut self, now: Instant, tag: u64, shared: &mut Shared) {
+        let Some(out) = self.outgoing.get_mut(&tag) else {
+            return;
+        };
+        let notification = out.message.kind == Kind::Notification;
+        let small = out.message.bytes.len() <= shared.config.cut_above / 2;
+        match self.ordered.last() {
+            Some(&last) if !notification && !small => self.behind.push((last, tag)),
+            None if !notification => self.give(now, tag, None, shared),
+            _ => {
+                self.last_ordered += 1;
+                self.ordered.insert(self.last_ordered);
+                out.ordered = Some(self.last_ordered);
+                self.give(now, tag, Some(Lane::ORDERED), shared);
+            }
+        }
+    }
+
+    /// Gives a message to the link, in a lane of its own if none is named.
+    fn give(&mut self, now: Instant, tag: u64, lane: Option<Lane>, shared: &mut Shared) {
         let Some(out) = self.outgoing.get_mut(&tag) else {
             return;
         };
@@ -293,29 +318,38 @@ impl Peer {
         if out.answers.is_none() {
             out.seal = self.seal;
         }
-        let notification = out.message.kind == Kind::Notification;
-        // Notifications, and small messages behind an unconfirmed one, keep their order; all others
-        // get a lane of their own, so that they do not wait for each other's confirmation.
-        let small = out.message.bytes.len() <= shared.config.cut_above / 2;
-        out.ordered = notification || (small && self.ordered > 0);
-        let lane = if out.ordered {
-            self.ordered += 1;
-            Lane::ORDERED
-        } else {
+        let lane = lane.unwrap_or_else(|| {
             self.next_lane = self.next_lane.checked_add(1).unwrap_or(1);
             Lane(self.next_lane)
-        };
+        });
         let mut outgoing = Outgoing::new(out.message.bytes.clone())
             .known_text()
             .tagged(tag)
             .in_lane(lane);
         outgoing.cut_above = out.cut;
-        outgoing.may_cut = !notification;
+        outgoing.may_cut = out.message.kind != Kind::Notification;
         outgoing.key = out.token.as_ref().map(|token| Key::new(token.as_bytes()));
         self.queue_changes += 1;
         match self.link.send(now, outgoing) {
             Ok(transfer) => out.transfer = Some(transfer),
             Err(rejected) => self.message_failed(now, tag, rejected.error, shared),
+        }
+    }
+
+    /// Gives the link the large messages that have no unconfirmed notification before them any longer.
+    pub(super) fn queue_behind(&mut self, now: Instant, shared: &mut Shared) {
+        let first = self.ordered.first().copied();
+        let is_free = |last: u64| first.is_none_or(|first| last < first);
+        while let Some(at) = self.behind.iter().position(|&(last, _)| is_free(last)) {
+            let (_, tag) = self.behind.remove(at);
+            self.give(now, tag, None, shared);
+        }
+    }
+
+    /// It is confirmed, or will not be sent: those behind it need not wait for it any longer.
+    fn left_order(&mut self, out: &mut Out) {
+        if let Some(place) = out.ordered.take() {
+            self.ordered.remove(&place);
         }
     }
 
@@ -326,10 +360,11 @@ impl Peer {
 
     /// Stops sending a message, and says how much of it was sent.
     pub(super) fn stop_outgoing(&mut self, tag: u64) -> Cancelled {
-        let Some(out) = self.outgoing.remove(&tag) else {
+        let Some(mut out) = self.outgoing.remove(&tag) else {
             return Cancelled::TooLate;
         };
-        self.ordered -= usize::from(out.ordered);
+        self.left_order(&mut out);
+        self.behind.retain(|&(_, behind)| behind != tag);
         self.held.retain(|&held| held != tag);
         self.restarts.retain(|&restart| restart != tag);
         let stopped = out.transfer.map(|transfer| self.link.cancel(transfer));
@@ -338,10 +373,10 @@ impl Peer {
 
     /// A message was sent in full.
     pub(super) fn message_sent(&mut self, tag: u64, shared: &mut Shared) {
-        let Some(out) = self.outgoing.remove(&tag) else {
+        let Some(mut out) = self.outgoing.remove(&tag) else {
             return;
         };
-        self.ordered -= usize::from(out.ordered);
+        self.left_order(&mut out);
         if let Some(cut) = out.cut
             && cut < shared.config.cut_above
         {
@@ -375,7 +410,7 @@ impl Peer {
         let Some(mut out) = self.outgoing.remove(&tag) else {
             return;
         };
-        self.ordered -= usize::from(std::mem::take(&mut out.ordered));
+        self.left_order(&mut out);
         out.transfer = None;
         let half = shared.config.cut_above.min(shared.config.event_max) / 2;
         let may_cut = out.token.is_some() && out.message.kind != Kind::Notification;

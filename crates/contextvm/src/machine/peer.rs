@@ -90,8 +90,11 @@ pub(crate) struct Peer {
     /// Messages to be sent again in smaller pieces, once the abort of the first attempt is out.
     pub(super) restarts: Vec<u64>,
     pub(super) aborts_in_flight: usize,
-    /// Messages in the ordered lane.
-    pub(super) ordered: usize,
+    /// The places of the messages in the ordered lane.
+    pub(super) ordered: BTreeSet<u64>,
+    pub(super) last_ordered: u64,
+    /// Large messages that wait until all places up to one are free.
+    pub(super) behind: Vec<(u64, u64)>,
     pub(super) next_lane: u32,
     pub(super) next_tag: u64,
     /// Counts what may have made a frame possible: messages given to the link, and those that failed and
@@ -133,7 +136,9 @@ impl Peer {
             delivered: VecDeque::new(),
             restarts: Vec::new(),
             aborts_in_flight: 0,
-            ordered: 0,
+            ordered: BTreeSet::new(),
+            last_ordered: 0,
+            behind: Vec::new(),
             next_lane: 0,
             next_tag: 0,
             queue_changes: 0,

@@ -1,10 +1,10 @@
 //! What waits for what: calls for answers, messages for the confirmation of earlier ones, a client for
 //! the first word of its server.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use breakbulk_contextvm::{
-    Config, Encryption, Failure, Kind, Learned, Machine, Prepared, PublicKey, Role, Seal,
+    Config, Encryption, Failure, Kind, Learned, Machine, Prepared, PublishId, Role, Seal,
 };
 use breakbulk_link::Sent;
 use breakbulk_testkit::log::Log;
@@ -118,44 +118,89 @@ fn discovery_tags_are_repeated_until_the_server_has_spoken() {
     assert_eq!(tagged(&sim), [(None, false)]);
 }
 
+/// Queues these messages at a client of a server that assembles, with their method as their token.
+fn queued(messages: &[(&str, Kind, usize)]) -> (Instant, Machine) {
+    let now = Instant::now();
+    let role = Role::Client { server: key(0) };
+    let learned = Learned {
+        oversized: true,
+        ..Learned::default()
+    };
+    let mut machine = Machine::new(role, plain(), Some(learned), [3; 32], now);
+    for &(method, kind, size) in messages {
+        let id = match kind {
+            Kind::Notification => String::new(),
+            _ => format!(r#""id":"{method}","#),
+        };
+        let content = "x".repeat(size);
+        let text = format!(
+            r#"{{"jsonrpc":"2.0",{id}"method":"{method}","params":{{"content":"{content}"}}}}"#
+        );
+        let message = Prepared::outgoing(text.into(), Some(method)).unwrap();
+        machine.send(now, key(0), message).unwrap();
+    }
+    (now, machine)
+}
+
+/// The methods of what the machine publishes now, sorted; of a frame of a transfer its token.
+fn published(machine: &mut Machine, now: Instant) -> Vec<(String, PublishId)> {
+    let name = |content: &str| {
+        let message: Value = serde_json::from_str(content).unwrap();
+        let token = message["params"]["progressToken"].as_str();
+        token.or(message["method"].as_str()).unwrap().to_owned()
+    };
+    let out = std::iter::from_fn(|| machine.poll_publish(now));
+    let mut out: Vec<_> = out
+        .map(|publish| (name(&publish.content), publish.id))
+        .collect();
+    out.sort();
+    out
+}
+
+fn names(published: &[(String, PublishId)]) -> Vec<&str> {
+    published.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+const CALLED: Kind = Kind::Request;
+const TOLD: Kind = Kind::Notification;
+
 // CEP22-9
 #[test]
 fn requests_wait_for_nothing_but_a_notification_before_them() {
-    let now = std::time::Instant::now();
-    let role = Role::Client { server: key(0) };
-    let mut machine = Machine::new(role, plain(), Some(Learned::default()), [3; 32], now);
-    let to: PublicKey = key(0);
-    for (method, is_request) in [
-        ("a", true),
-        ("b", true),
-        ("first", false),
-        ("second", false),
-        ("c", true),
-    ] {
-        let id = if is_request {
-            format!(r#""id":"{method}","#)
-        } else {
-            String::new()
-        };
-        let text = format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}"}}"#);
-        let message = Prepared::outgoing(text.into(), Some(method)).unwrap();
-        machine.send(now, to, message).unwrap();
-    }
+    let (now, mut machine) = queued(&[
+        ("a", CALLED, 1),
+        ("b", CALLED, 1),
+        ("first", TOLD, 1),
+        ("second", TOLD, 1),
+        ("c", CALLED, 1),
+    ]);
     // Nothing is confirmed, and then one after the other.
     for expected in [&["a", "b", "first"][..], &["second"], &["c"]] {
-        let out: Vec<_> = std::iter::from_fn(|| machine.poll_publish(now)).collect();
-        let mut methods: Vec<String> = out
-            .iter()
-            .map(|publish| {
-                let message: Value = serde_json::from_str(&publish.content).unwrap();
-                message["method"].as_str().unwrap().to_owned()
-            })
-            .collect();
-        methods.sort();
-        assert_eq!(methods, expected);
-        let last = out.iter().find(|publish| publish.content.contains("first"));
-        let last = last.unwrap_or(&out[0]);
-        machine.handle_sent(now, last.id, Sent::Ok);
+        let out = published(&mut machine, now);
+        assert_eq!(names(&out), expected);
+        machine.handle_sent(now, out[out.len() - 1].1, Sent::Ok);
+    }
+}
+
+// CEP22-9
+#[test]
+fn a_large_message_overtakes_no_notification_and_holds_up_none() {
+    for outcome in [Sent::Ok, Sent::TooLarge, Sent::Failed] {
+        let (now, mut machine) = queued(&[
+            ("first", TOLD, 1),
+            ("second", TOLD, 1),
+            ("large", CALLED, 100_000),
+            ("third", TOLD, 1),
+        ]);
+        let out = published(&mut machine, now);
+        assert_eq!(names(&out), ["first"]);
+        machine.handle_sent(now, out[0].1, outcome);
+        let out = published(&mut machine, now);
+        assert_eq!(names(&out), ["second"]);
+        machine.handle_sent(now, out[0].1, outcome);
+        // What comes after it waits for none of its chunks, and it for nothing that comes after it.
+        let out = published(&mut machine, now);
+        assert_eq!(names(&out), ["large", "third"], "{outcome:?}");
     }
 }
 
