@@ -1,8 +1,8 @@
-//! 32 bytes at a time, with the instructions of AVX2.
+//! The functions of this crate with AVX2 instructions, 32 bytes at a time.
 //!
 //! A block with escapes is handled in four groups of 8 bytes: a table says for each of the 256 ways
 //! that escapes may lie in a group how its bytes are moved apart (escaping) or together (unescaping).
-//! The rare rest (`\u`, faults) is left to the portable code, which decides in the order of the text.
+//! Rare cases (`\u`, faults) are left to the portable code, which handles the bytes in their order.
 
 use std::arch::x86_64::*;
 
@@ -13,15 +13,16 @@ use crate::{Escapes, Invalid, portable};
 /// The size of a block.
 const BLOCK: usize = 32;
 
-/// How many blocks after one with escapes are shuffled without asking whether they have any. It begins
-/// with two escapes that are less than a block apart.
+/// After a block with escapes, this many blocks are shuffled without testing whether they have any. Such a
+/// run begins where [`sparse`] stops.
 const DENSE: u32 = 8;
 
-/// The most that the writing of one block touches: six bytes for each of its own, and what the last
-/// store writes too much.
+/// The most bytes that writing one block touches: six for each byte of the block, and the excess of the
+/// last store.
 const WORST: usize = 6 * BLOCK + 16;
 
-/// Where the bytes of an escaped group come from: 0 to 7 are its own, 8 is a backslash.
+/// By the mask of escapes in a group of 8 bytes: where each byte of the escaped group comes from. 0 to 7 are
+/// bytes of the group, 8 is a backslash.
 static APART: [[u8; 16]; 256] = {
     let mut table = [[0; 16]; 256];
     let mut mask = 0;
@@ -41,7 +42,8 @@ static APART: [[u8; 16]; 256] = {
     table
 };
 
-/// Where the bytes of an unescaped group come from: those that the mask does not name.
+/// By the mask of backslashes that begin escapes in a group: where the bytes of the unescaped group come
+/// from, which are the bytes that are not in the mask.
 static TOGETHER: [[u8; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut mask = 0;
@@ -72,8 +74,8 @@ const LETTERS: [u8; 16] = {
     table
 };
 
-/// The letters of escapes, and what they mean, at the place that bits 1 to 4 of the letter say: no two of
-/// them share one.
+/// The letters of escapes, and the characters that they mean, indexed by bits 1 to 4 of the letter: no two
+/// letters share an index.
 const LETTER_AT: ([u8; 16], [u8; 16]) = {
     let (mut letters, mut meanings) = ([0; 16], [0; 16]);
     let all = *b"bfnrt";
@@ -93,7 +95,7 @@ pub(crate) fn available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
 
-/// What a block needs: a bit for each byte.
+/// Which bytes of a block need which kind of escape, one bit for each byte.
 struct Masks {
     /// Quotes and backslashes.
     itself: u32,
@@ -191,23 +193,24 @@ fn copy_clean(text: &[u8], out: &mut Vec<u8>) -> usize {
         clean += GROUP;
     }
     let len = out.len() + clean;
-    // SAFETY: so many bytes were just written after the old length, within the capacity.
+    // SAFETY: all bytes up to the new length were just written, within the capacity.
     unsafe { out.set_len(len) };
     clean
 }
 
-/// What is written instead of a single escape.
+/// What replaces a single escape, or a single byte that must be escaped.
 struct One {
     /// Bytes of the input.
     read: usize,
-    /// The output, of which so many bytes count.
+    /// The output; only its first `written` bytes count.
     text: [u8; 2],
     written: usize,
 }
 
-/// Copies text that has at most one escape in 64 bytes; `one` replaces each, given its byte and the next.
-/// The place of the next bytes does not depend on where the escape was found: so the processor need not
-/// wait for that. Returns how many bytes were read, and whether it stopped at other escapes.
+/// Copies text that has at most one escape in 64 bytes; `one` makes its replacement from its byte and the
+/// next one. The position of the next 64 bytes does not depend on where the escape is, so the processor need
+/// not wait for the search. Returns how many bytes were read, and whether this stopped at escapes that it
+/// cannot handle.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn sparse(text: &[u8], out: &mut Vec<u8>, one: impl Fn([u8; 2]) -> Option<One>) -> (usize, bool) {
@@ -235,7 +238,7 @@ fn sparse(text: &[u8], out: &mut Vec<u8>, one: impl Fn([u8; 2]) -> Option<One>) 
         }
         (read, written) = (read + PAIR, written + made);
     }
-    // SAFETY: so many bytes were just written after the old length, within the capacity.
+    // SAFETY: all bytes up to the new length were just written, within the capacity.
     unsafe { out.set_len(start + written) };
     (read, stopped)
 }
@@ -251,7 +254,8 @@ fn copy_pair(from: &[u8], to: &mut [std::mem::MaybeUninit<u8>]) {
     }
 }
 
-/// For how many blocks to shuffle without asking, after one with or without escapes.
+/// How many of the next blocks to shuffle without testing them for escapes, after a block with or
+/// without any.
 #[inline]
 fn next_dense(dense: u32, escapes: bool) -> u32 {
     if escapes {
@@ -275,7 +279,7 @@ pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
     let mut dense = 0;
     let mut rest = text;
     while rest.len() >= BLOCK {
-        // The last few blocks go one by one: to look for more of them would cost more than they do.
+        // The last few blocks are handled one by one: searching them in groups would cost more than that.
         if dense == 0 && rest.len() >= GROUP {
             rest = &rest[copy_clean(rest, out)..];
             let (read, stopped) = sparse(rest, out, escape_one);
@@ -298,7 +302,8 @@ pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
     if let Some(last) = text.last_chunk::<BLOCK>() {
         let again = BLOCK - rest.len();
         let found = bits(special(load(last)));
-        // Clean bytes stand in the output as they are: the last block is written over some of them.
+        // A last block without escapes overlaps bytes that are in the output already, and is stored
+        // over them.
         if found == 0 {
             let len = out.len() + rest.len();
             // SAFETY: the first bytes of the block are the last of the output, which has as many, and there
@@ -341,8 +346,8 @@ fn unescape_one([byte, letter]: [u8; 2]) -> Option<One> {
     })
 }
 
-/// Appends a block; there must be room for [`WORST`] bytes. `dense` says for how many blocks to shuffle
-/// without asking; returns the number for the next one.
+/// Appends a block; there must be room for [`WORST`] bytes. `dense` is how many blocks to shuffle without
+/// testing them for escapes; returns that number for the next block.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn escape_block(text: &[u8; BLOCK], dense: u32, out: &mut Vec<u8>) -> u32 {
@@ -390,7 +395,7 @@ fn escape_block(text: &[u8; BLOCK], dense: u32, out: &mut Vec<u8>) -> u32 {
 /// As [`crate::unescape`].
 #[target_feature(enable = "avx2,popcnt")]
 pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
-    // The text is never longer than what it is made of: while a block is left, there is room for one.
+    // Unescaped text is never longer than its escaped form: while a block is left to read, its text has room.
     out.reserve(raw.len());
     let mut dense = 0;
     let mut at = 0;
@@ -406,12 +411,12 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
         };
         debug_assert!(out.capacity() - out.len() >= BLOCK);
         let len = out.len();
-        // SAFETY: `at` bytes became at most as many of the text, for all of which there was room at first:
-        // so there is room for the 32 of this block.
+        // SAFETY: the `at` bytes that were read became at most `at` bytes of text, and there was room for all
+        // of `raw` at first: so there is room for the 32 bytes of this block.
         let unescaped = unsafe { unescape_block(block, dense, out.as_mut_ptr().add(len)) };
         match unescaped {
             Some(done) => {
-                // SAFETY: so many bytes were just written after the length, within the capacity.
+                // SAFETY: all bytes up to the new length were just written, within the capacity.
                 unsafe { out.set_len(len + done.written) };
                 at += done.read;
                 dense = done.dense;
@@ -438,12 +443,12 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What became of a block.
+/// The result of unescaping a block.
 struct Unescaped {
     /// Bytes read: 31 if the last one begins an escape.
     read: usize,
     written: usize,
-    /// For how many blocks to shuffle without asking.
+    /// How many of the next blocks to shuffle without testing them for escapes.
     dense: u32,
 }
 
@@ -510,8 +515,8 @@ fn escaping(backslashes: u32) -> u32 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     let all = u64::from(backslashes);
     let first = all & !(all << 1);
-    // Adding the first bit of a run clears the run, and sets the bit after it: so the runs that begin at
-    // an even place are told from the others.
+    // Adding the first bit of a run clears the run, and sets the bit after it: this separates the runs that
+    // begin at an even position from the others.
     let from_even = all & !(all + (first & EVEN));
     let from_odd = all & !from_even;
     (from_even & EVEN | from_odd & !EVEN) as u32
@@ -573,8 +578,8 @@ pub(crate) fn string_end(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Looks for the end of a string in a block that begins outside of any escape. The outer `None` is a
-/// fault, the inner one a `\\u`, whose digits the portable code checks.
+/// Looks for the end of a string in a block that begins outside of any escape. The outer `None` is a fault;
+/// the inner one means that the block has a `\\u` or an unknown escape, which the portable code must check.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn string_end_block(text: &[u8; BLOCK]) -> Option<Option<Found>> {
@@ -586,7 +591,7 @@ fn string_end_block(text: &[u8; BLOCK]) -> Option<Option<Found>> {
     let escaped = escaping << 1;
     let ends = quotes & !escaped | control;
     let end = ends.trailing_zeros();
-    // What lies after the end is not of the string.
+    // Escapes after the end do not belong to the string.
     let inside = escaped & !ends & ends.wrapping_sub(1);
     if inside != 0 {
         let place = _mm256_and_si256(_mm256_srli_epi16::<1>(block), _mm256_set1_epi8(0x0f));

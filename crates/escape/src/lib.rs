@@ -1,8 +1,8 @@
 //! The inside of JSON strings, without the quotes: escaping, unescaping, counting escapes, and base64.
 //!
-//! Text without escapes is copied 32 bytes at a time. Once a block had an escape, the next blocks are
-//! shuffled without a look at whether they have one: in quote-heavy text such a branch would be
-//! guessed wrong every few bytes.
+//! Text without escapes is copied 32 bytes at a time. After a block with an escape, the next blocks are
+//! shuffled without testing whether they have one: in quote-heavy text the processor would mispredict that
+//! branch every few bytes.
 //!
 //! ```
 //! let mut escaped = Vec::new();

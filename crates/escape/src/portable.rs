@@ -1,4 +1,5 @@
-//! The same in plain Rust, for processors without AVX2, and for the blocks that are too rare to shuffle.
+//! The functions of this crate in plain Rust: for processors without AVX2, and for the rare blocks that the
+//! AVX2 code leaves to them.
 //!
 //! A block without escapes is copied; a block with escapes is processed byte by byte without branches
 //! that depend on the data, since quote-heavy text defeats branch prediction.
@@ -6,7 +7,7 @@
 use crate::tables::{ESCAPE, ESCAPED, UNESCAPED};
 use crate::{Escapes, Invalid, unicode};
 
-/// The size of a block: the compiler makes wide operations of a loop over it.
+/// The size of a block: the compiler vectorizes a loop over it.
 const BLOCK: usize = 64;
 
 /// The buffer for an escaped block, which has at most six times its length. Indexing modulo a power

@@ -1,4 +1,4 @@
-//! What each byte becomes.
+//! Lookup tables: how each byte is escaped, what each escape means, and the values of hexadecimal digits.
 
 /// The character after the backslash for each byte; 0 for bytes that need no escape, `u` for those that
 /// need four digits.
@@ -32,7 +32,8 @@ pub(crate) const ESCAPED: [u8; 256] = {
     table
 };
 
-/// The meaning of each byte: first without, then after a backslash; 0 if it is not a simple one.
+/// The meaning of each byte: in the first table on its own, in the second one after a backslash; 0 if the
+/// table cannot say it, as for a `\u` or a fault.
 pub(crate) const UNESCAPED: [[u8; 256]; 2] = {
     let mut bare = [0; 256];
     let mut byte = 0x20;

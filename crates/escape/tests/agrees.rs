@@ -1,11 +1,11 @@
-//! Every way to escape, unescape and count agrees with a naive one, and with serde_json.
+//! Every implementation of escaping, unescaping and counting agrees with a naive one, and with serde_json.
 
 #![allow(clippy::unwrap_used)]
 
 use breakbulk_escape::{Escapes, Invalid, count, escape, portable, string_end, unescape};
 use breakbulk_link::Random;
 
-/// Byte by byte, as RFC 8259 says.
+/// Escapes byte by byte, as RFC 8259 says.
 fn naive_escape(text: &[u8]) -> (Vec<u8>, Escapes) {
     let (mut out, mut sum) = (Vec::new(), Escapes::default());
     for &byte in text {
@@ -28,7 +28,7 @@ fn naive_escape(text: &[u8]) -> (Vec<u8>, Escapes) {
     (out, sum)
 }
 
-/// Character by character.
+/// Unescapes character by character.
 fn naive_unescape(raw: &[u8]) -> Result<Vec<u8>, Invalid> {
     let (mut out, mut rest) = (Vec::new(), raw);
     let unit = |rest: &[u8]| -> Option<u32> {
@@ -82,7 +82,7 @@ fn check(text: &[u8]) {
     }
     assert_eq!((count(text), portable::count(text)), (escapes, escapes));
     check_unescape(&escaped);
-    // Mostly wrong: both must find the same fault.
+    // Text that is not escaped is mostly invalid: all implementations must find the same fault.
     check_unescape(text);
 }
 
@@ -124,7 +124,7 @@ fn check_unescape(raw: &[u8]) {
         ),
         ("portable", portable::unescape),
     ] {
-        // A buffer without slack, as a transfer has whose memory is bounded.
+        // A buffer without spare room, like that of a transfer whose memory is limited.
         let mut out = Vec::with_capacity(6 + raw.len());
         out.extend(b"before");
         let capacity = out.capacity();
@@ -152,7 +152,7 @@ fn each_byte_at_each_place_of_a_block() {
     }
 }
 
-/// The last bytes of a text are written over bytes that stand there already, or escaped with them.
+/// The last block of a text is stored over bytes that are in the output already, or escaped again with them.
 #[test]
 fn two_escapes_anywhere_in_the_last_bytes() {
     for length in [33, 40, 63, 64, 65, 95, 130, 170] {

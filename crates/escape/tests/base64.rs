@@ -1,11 +1,11 @@
-//! Base64 agrees with another implementation, in what it writes and in what it takes.
+//! Base64 agrees with another implementation, in what it encodes and in what it accepts for decoding.
 
 #![allow(clippy::unwrap_used)]
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use breakbulk_escape::base64::{decode, encode};
 
-/// Behind something, and in memory that was full of something else.
+/// A buffer that begins with some bytes, and whose spare memory is full of the byte `stale`.
 fn out(stale: u8) -> Vec<u8> {
     let mut out = vec![stale; 40_000];
     out.clear();
@@ -42,7 +42,7 @@ fn it_agrees_with_another_implementation() {
     }
 }
 
-/// The text, and others that differ from it by a character, at their end or in their length.
+/// The text, and variants of it with another character, another end or another length.
 fn texts_like(coded: &[u8]) -> Vec<Vec<u8>> {
     let mut texts = vec![
         coded.to_vec(),

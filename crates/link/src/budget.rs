@@ -24,8 +24,8 @@ pub const MESSAGE_CHARGE: usize = 512;
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Account>);
 
-/// The part of the budget that one link may use. Both accounts are behind one counter, since each message
-/// has a clone.
+/// The part of the budget that one link may use. Both accounts are behind one `Arc`, since each message holds
+/// a clone of it.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkBudget(Arc<LinkAccounts>);
 
@@ -40,7 +40,7 @@ struct Account {
     limit: AtomicUsize,
     used: AtomicUsize,
     /// The part of `used` that the link itself holds. The rest belongs to complete messages that the
-    /// application has not dropped yet: counted so, a message costs no counter but `used`.
+    /// application has not dropped yet: this way a complete message changes no counter but `used`.
     unfinished: AtomicUsize,
     /// Woken when a complete message is dropped, which happens outside of the link.
     waiting: Mutex<Option<Waker>>,
@@ -58,7 +58,8 @@ struct Share {
 }
 
 impl Share {
-    /// Takes what is not reserved from the common budget.
+    /// Charges `amount` bytes; what exceeds the reserved bytes is charged to the common budget. False if that
+    /// has no room.
     fn take(&self, amount: usize) -> bool {
         let mut used = lock(&self.used);
         let Some(sum) = used.checked_add(amount) else {
@@ -72,7 +73,7 @@ impl Share {
         true
     }
 
-    /// Takes bytes whether there is room for them or not.
+    /// Charges bytes even if that exceeds the limit.
     fn take_anyway(&self, amount: usize) {
         let mut used = lock(&self.used);
         let sum = used.saturating_add(amount);
@@ -143,10 +144,10 @@ impl Budget {
         SubBudget(LinkBudget::new(limit, self.clone()))
     }
 
-    /// A part of this budget for one user, of which `reserved` bytes are always there. What it needs
-    /// beyond them is taken from this budget, which should hold what is not reserved: at most twice as
-    /// much as is left free. So few greedy users cannot take all, and users who need little never
-    /// compete with them.
+    /// A part of this budget for one user, of which `reserved` bytes are always available. What the user
+    /// takes beyond them is charged to this budget (whose limit should leave out all reserved bytes), and may
+    /// be at most twice what is then left of it. So a few greedy users cannot take everything, and users who
+    /// need little never compete with them.
     pub fn share(&self, reserved: usize) -> Self {
         Self(Arc::new(Account {
             share: Some(Share {
@@ -256,11 +257,11 @@ impl LinkBudget {
         &self.0.process
     }
 
-    /// The bytes of complete messages that are not dropped yet. For the link alone: nobody else changes what
-    /// it holds itself, so that the two counters belong together.
+    /// The bytes of complete messages that are not dropped yet. Only for the link itself: nobody else changes
+    /// `unfinished`, so the two counters match while the link reads them.
     pub(crate) fn finished(&self) -> usize {
         let own = self.own();
-        // In one order with `has_waiting`: whoever registers and then looks here misses no drop.
+        // `SeqCst`, like `has_waiting`: a task that registers its waker and then reads this misses no drop.
         let used = own.used.load(Ordering::SeqCst);
         used.saturating_sub(own.unfinished.load(Ordering::Relaxed))
     }
@@ -342,7 +343,7 @@ impl Account {
         taken
     }
 
-    /// Takes bytes whether there is room for them or not.
+    /// Charges bytes even if that exceeds the limit.
     fn take_anyway(&self, amount: usize) {
         if let Some(share) = &self.share {
             share.take_anyway(amount);
@@ -367,7 +368,7 @@ impl Account {
         if let Some(share) = &self.share {
             share.give_back(amount);
         }
-        // In one order with `has_waiting`, as `LinkBudget::finished` says.
+        // `SeqCst`, like `has_waiting`: see `LinkBudget::finished`.
         self.used.fetch_sub(amount, Ordering::SeqCst);
     }
 
@@ -444,7 +445,7 @@ mod tests {
         assert!(part.charge(61).is_none());
         let charge = part.charge(60).unwrap();
         assert_eq!(link.charge(91).map(|_| ()), Err(Exhausted::Process));
-        // What is there already is charged, and nothing else fits until it is gone.
+        // Bytes that are allocated already are always charged, and nothing else fits until they are gone.
         let allocated = part.charge_allocated(100);
         assert_eq!((part.used(), process.used()), (160, 160));
         assert_eq!(link.charge(1).map(|_| ()), Err(Exhausted::Process));
@@ -462,16 +463,16 @@ mod tests {
         let mut held = greedy.charge(70).unwrap();
         assert!(!held.grow_to(71));
         assert_eq!((common.used(), greedy.used()), (60, 70));
-        // What is returned can be had again.
+        // Returned bytes are available again.
         held.shrink_to(20);
         held.shrink_to(50);
         assert_eq!((common.used(), greedy.used()), (10, 20));
         assert!(held.grow_to(70));
-        // The next one gets two thirds of the rest.
+        // The next user gets two thirds of the rest.
         let second = other.charge(30).unwrap();
         assert!(other.charge(1).is_none());
         assert_eq!(common.used(), 80);
-        // Whoever needs little does not notice.
+        // A user who needs little is not affected.
         let third = modest.charge(10).unwrap();
         assert_eq!(common.used(), 80);
         drop((held, second, third));

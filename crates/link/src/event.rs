@@ -73,9 +73,9 @@ pub enum Event {
     },
     /// The send queue has room again.
     Writable,
-    /// A frame was faulty; its transfer, if any, goes on. A fault that closes the link
-    /// ([`Scope::Link`](crate::Scope::Link)) is told by [`Event::Closed`], whose reason has its words, and
-    /// by what [`Link::handle_frame`](crate::Link::handle_frame) returned; there is no such event for it.
+    /// A frame was faulty; its transfer, if any, goes on. There is no such event for a fault that closes the
+    /// link ([`Scope::Link`](crate::Scope::Link)): [`Event::Closed`] has its text as the reason, and
+    /// [`Link::handle_frame`](crate::Link::handle_frame) returns it.
     Fault(Fault),
     /// The peer opened a transfer; reported if
     /// [`Config::report_opened`](crate::Config::report_opened) is set. It ends with a message of

@@ -12,7 +12,7 @@ struct Slot {
     serial: u64,
     /// If it is free, the next free one.
     next: Option<u32>,
-    /// Changed in place: moving it in and out would cost more than all else here.
+    /// Changed in place: moving an entry in and out would cost more than everything else in this table.
     entry: Entry,
 }
 
@@ -54,7 +54,7 @@ impl MessageTable {
                     next,
                     entry,
                 });
-                // The limit on queued messages is far below, and memory ends before.
+                // Cannot overflow: the limit on queued messages is far below, and memory would run out first.
                 (self.slots.len() - 1) as u32
             }
         };

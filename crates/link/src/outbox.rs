@@ -133,11 +133,11 @@ impl Entry {
         (self.begun, self.last, self.timer, self.reported) = (None, None, None, 0);
     }
 
-    /// Drops what it holds.
+    /// Releases the memory and the charge of the message.
     pub(crate) fn clear(&mut self) {
         self.message.bytes = Bytes::new();
         (self.message.key, self.message.charge) = (None, None);
-        // Mostly so: what needs no dropping is not looked at field by field.
+        // Mostly the state is `Queued` already: assigning it again would run the drop code of every field.
         if !matches!(self.state, State::Queued) {
             self.state = State::Queued;
         }
@@ -450,7 +450,7 @@ impl Outbox {
         }
     }
 
-    /// Releases what a message that is being sent holds, so that others may go on.
+    /// Releases what other messages wait for while this one is being sent, so that they may be sent.
     pub(crate) fn release(&mut self, id: TransferId) -> Option<&mut Entry> {
         if self.free(id) {
             self.wake_waiting();
@@ -458,8 +458,8 @@ impl Outbox {
         self.messages.get_mut(id)
     }
 
-    /// Removes the first message of a lane, which holds nothing that others wait for, after it was sent in
-    /// one frame. Its lane goes on with the next one.
+    /// Removes the first message of a lane after it was sent in one frame: no other message waits for what it
+    /// holds. Its lane continues with the next message.
     pub(crate) fn remove_sent(&mut self, lane: Lane, id: TransferId, size: usize) {
         self.bytes -= size;
         self.messages.remove(id);
@@ -474,7 +474,7 @@ impl Outbox {
         }
     }
 
-    /// Removes a message in any state; its lane goes on with the next one. Returns its tag and its timer.
+    /// Removes a message in any state; its lane continues with the next one. Returns its tag and its timer.
     pub(crate) fn remove(&mut self, id: TransferId) -> Option<(u64, Option<TimerKey>)> {
         let freed = self.free(id);
         let out = self.messages.get(id)?;
@@ -511,8 +511,8 @@ impl Outbox {
         }
     }
 
-    /// Releases what a message that is being sent holds; returns true if the peer holds one
-    /// transfer less.
+    /// Releases what other messages wait for while this one is being sent; returns true if the peer then
+    /// holds one open transfer less.
     fn free(&mut self, id: TransferId) -> bool {
         if self.burst == Some(id) {
             self.burst = None;

@@ -53,8 +53,8 @@ pub enum Unknown {
 pub enum Numbering {
     /// From 0.
     FromZero,
-    /// On from the opening frame's number, which the accept frame's number may follow or not: the first
-    /// piece is 1 or 2 above the opening.
+    /// From the opening frame's number on: the first piece is 1 above it, or 2 if the sender reserves a
+    /// number for the accept frame.
     AfterOpening,
 }
 
@@ -99,8 +99,8 @@ pub struct Timeouts {
     pub idle: Option<Duration>,
     /// The limit since it began.
     pub age: Option<Duration>,
-    /// The limit since it began grows by a second for each this many bytes that came in, so that a slow
-    /// path is not taken for a peer that sends a few bytes now and then.
+    /// The limit since it began grows by a second for each this many bytes that came in, so that a slow path
+    /// is not mistaken for a peer that sends a few bytes now and then.
     pub age_rate: Option<usize>,
     /// How long an outgoing transfer waits for the peer's accept.
     pub accept: Duration,

@@ -237,7 +237,7 @@ pub enum Part<'a> {
 /// A frame that was read.
 #[derive(Clone, Debug)]
 pub enum Inbound<'a> {
-    /// A message in one frame: what follows in the frame from its first byte on, up to the end.
+    /// A message in one frame. The slice must reach up to the end of the frame.
     Whole(&'a [u8], Shape),
     /// The opening frame of a transfer.
     Open(Opening),

@@ -1,4 +1,4 @@
-//! How a configuration is written: a default, and what differs from it.
+//! The macro `with!`: gives a configuration a method that changes some of its fields.
 
 /// Gives configurations the method `with`. They are `#[non_exhaustive]`, so that a field can be added
 /// without breaking a program: a value is made from a default and then changed.
@@ -15,7 +15,7 @@
 macro_rules! with {
     ($($config:ty),+ $(,)?) => {$(
         impl $config {
-            /// The same with what this function changes.
+            /// This configuration after `change` was applied to it.
             #[must_use]
             pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
                 change(&mut self);

@@ -1,5 +1,5 @@
-//! A piece costs the same however many there are: ten times the pieces take at most twelve times as many
-//! allocations and bytes of them. What they take in time is measured by `bench/src/bin/pieces.rs`.
+//! The cost of a piece does not grow with the number of pieces: ten times as many take at most twelve times
+//! as many allocations and allocated bytes. The time that they take is measured by `bench/src/bin/pieces.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -23,7 +23,7 @@ type Cost = (usize, usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Forwards,
-    /// As far backwards as the wire's window goes, or from the end to the beginning.
+    /// From the last piece to the first, or backwards within the wire's window if it has one.
     Backwards,
     /// Every other piece first, and then those between them.
     Gaps,
@@ -37,7 +37,7 @@ fn link(kit: Kit) -> Link {
     link
 }
 
-/// A message that is cut into so many pieces of [`PIECE`] bytes.
+/// A message that is cut into this many pieces of [`PIECE`] bytes.
 fn message(pieces: usize) -> Vec<u8> {
     let frame = br#"{"jsonrpc":"2.0","id":1,"method":"m","params":[""]}"#;
     let (head, tail) = frame.split_at(frame.len() - 3);
@@ -134,7 +134,7 @@ fn open(kit: Kit, transfers: usize) -> Cost {
     })
 }
 
-/// Compares what few and many cost.
+/// Checks that many cost at most `at_most` times as much as few.
 fn compare(name: &str, at_most: usize, few: Cost, many: Cost) {
     let fits = many.0 <= few.0 * at_most && many.1 <= few.1 * at_most;
     assert!(
@@ -164,7 +164,7 @@ fn a_piece_costs_the_same_however_many_there_are() {
             send(kit, FEW),
             send(kit, MANY),
         );
-        // Tables grow by doubling.
+        // The factor is larger here, because tables grow by doubling.
         compare(
             &format!("{kit:?}, transfers"),
             20,
@@ -174,7 +174,8 @@ fn a_piece_costs_the_same_however_many_there_are() {
     }
 }
 
-/// A message in one frame allocates the frame where it is sent, and what shares it where it arrives.
+/// A message in one frame takes one allocation at the sender (the frame) and one at the receiver (the counter
+/// that shares the frame's memory).
 #[test]
 fn a_message_in_one_frame_allocates_once_on_each_side() {
     const MESSAGES: usize = 100;
@@ -184,7 +185,7 @@ fn a_message_in_one_frame_allocates_once_on_each_side() {
         let (bytes, key) = (bytes::Bytes::from(text.clone()), kit.key(1));
         let (mut sent, mut received) = ((0, 0), (0, 0));
         for number in 0..2 * MESSAGES {
-            // The first messages grow what is used again.
+            // Only the second half is counted: the first half grows buffers and tables that are then reused.
             if number == MESSAGES {
                 (sent, received) = ((0, 0), (0, 0));
             }

@@ -1,5 +1,5 @@
-//! One table of attacks, run over every wire. What comes of each is one line of `hostile.snap`;
-//! `BREAKBULK_BLESS=1` writes the file anew.
+//! Runs a table of attacks against every wire. The outcome of each attack is one line of `hostile.snap`;
+//! `BREAKBULK_BLESS=1` writes that file again.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -25,20 +25,20 @@ const MEMORY: usize = 1 << 20;
 const MESSAGE_LIMIT: usize = 512 << 10;
 const PIECES_LIMIT: u64 = 1000;
 
-/// What an attacker does, and what happens around it.
+/// One step of an attack: what the attacker, this side's application or the clock does.
 enum Step {
     Frame(Frame),
     /// Time passes.
     Wait(Duration),
-    /// We want no more of this transfer.
+    /// The application discards this transfer.
     Discard(Key),
-    /// We send a message of our own under this key.
+    /// This side sends a message of its own with this key.
     Send(Key),
     /// The application takes no events from now on.
     Deaf,
-    /// We have not told the peer that we take pieces.
+    /// This side has not announced that it accepts pieces.
     NotNegotiated,
-    /// All links of the process together may hold so much.
+    /// The memory limit of all links of the process together, in bytes.
     Process(usize),
 }
 
@@ -50,7 +50,7 @@ struct Outcome {
     answers: Runs,
 }
 
-/// Words, with those that follow each other counted.
+/// A list of words; equal words in a row are counted.
 #[derive(Default)]
 struct Runs(Vec<(String, usize)>);
 
@@ -175,7 +175,8 @@ fn run(kit: Kit, steps: Vec<Step>) -> String {
         if !deaf {
             take(&mut link, &mut clock, &mut outcome, was_closed);
         } else {
-            // Whatever waits is counted, whether or not somebody looks.
+            // Messages that the application does not take are charged as well: notes when the link
+            // stops reading.
             kept.push(link.wants_frame());
         }
     }
@@ -203,7 +204,7 @@ fn run(kit: Kit, steps: Vec<Step>) -> String {
     line
 }
 
-/// Takes what the link tells and answers.
+/// Notes the link's events, and the frames with which it answers.
 fn take(link: &mut Link, clock: &mut Clock, outcome: &mut Outcome, was_closed: bool) {
     while let Some(event) = link.poll_event() {
         assert!(!was_closed, "a closed link told {event:?}");

@@ -1,5 +1,5 @@
-//! The invariants of ARCHITECTURE.md by their numbers, and what the seams promise beside them:
-//! each of these tests fails without what it is named after.
+//! Tests of the invariants of ARCHITECTURE.md, by their numbers, and of what layers above the link rely on
+//! besides. Each test fails if the code lacks what the test is named after.
 //!
 //! | | invariant | module |
 //! |---|---|---|
@@ -110,7 +110,7 @@ impl Bench {
             .collect()
     }
 
-    /// The transport says of the oldest frame that it did not speak of yet.
+    /// The transport reports this outcome for the oldest frame that it has not reported on yet.
     fn confirm(&mut self, outcome: Sent) {
         let frame = self.frames.remove(0);
         self.link.handle_sent(self.clock.now(), frame, outcome);

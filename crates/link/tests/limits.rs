@@ -31,7 +31,7 @@ fn ahp_segments_are_as_large_as_the_decisions_say() {
     // The proposal's own example says 3 and is wrong.
     assert_eq!(pieces(&Ahp, 2_400_000, cap, None).count, 4);
     assert_eq!(plan(&Ahp, 900_000, cap, None), Ok(Plan::Whole));
-    // One group of four base64 characters is the least.
+    // The smallest piece is one group of four base64 characters.
     assert_eq!(pieces(&Ahp, 1000, Cap::frame(145), None).room, 3);
     let too_small = SendError::CapTooSmall {
         cap: 144,
@@ -40,7 +40,7 @@ fn ahp_segments_are_as_large_as_the_decisions_say() {
     assert_eq!(plan(&Ahp, 1000, Cap::frame(144), None), Err(too_small));
 }
 
-/// Of a cap of two sizes the smaller one bounds what is cut.
+/// If a cap has both `cut_above` and `max`, the smaller one limits the frames of a message that is cut.
 #[test]
 fn a_cap_that_is_too_small_is_named_with_what_would_do() {
     let cut_above = |size| Cap {
@@ -101,11 +101,11 @@ fn the_threshold_of_loro_in_both_units() {
     let native = pieces(&Loro, 102_401, Cap::piece(102_400), None);
     assert_eq!((native.room, native.count), (102_400, 2));
     assert_eq!(plan(&Loro, 1 << 20, Cap::piece(0), None), Ok(Plan::Whole));
-    // There is no piece of nothing.
+    // An empty message is never cut: a piece cannot be empty.
     for cap in [Cap::piece(1), Cap::frame(1), Cap::frame(17)] {
         assert_eq!(plan(&Loro, 0, cap, None), Ok(Plan::Whole), "{cap:?}");
     }
-    // Cap-aware: the frame counts, prefix and all.
+    // Cap-aware: the whole frame counts, including its prefix.
     assert_eq!(
         plan(&Loro, 102_399, Cap::frame(102_400), None),
         Ok(Plan::Whole)
@@ -155,8 +155,8 @@ fn events_hold_four_times_what_a_worst_case_chunk_would() {
     assert!(wrapped.room > 3 * 8_000, "{}", wrapped.room);
 }
 
-/// Without a word of the peer's the limit of the real implementations counts; planning looks at no byte
-/// of a message that is over it.
+/// If the peer has announced no limit, that of the real implementations applies; a message above it is
+/// refused without looking at its bytes.
 // CEP22-3
 #[test]
 fn a_peer_that_says_more_than_100_mib_gets_more() {

@@ -1,5 +1,5 @@
-//! What a hostile peer makes a link really allocate, counted by the allocator: never more than the
-//! configuration says, whatever is sent.
+//! Counts by the allocator what a hostile peer can make a link allocate: never more than the configuration
+//! allows, whatever the peer sends.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -16,14 +16,14 @@ use counting::held;
 
 const MEMORY: usize = 1 << 20;
 const MESSAGE: usize = 512 << 10;
-/// For tables that are there whatever the peer does.
+/// The memory of tables that exist whatever the peer does.
 const TABLES: usize = 64 << 10;
 
 fn allowed(limit: usize, links: usize) -> isize {
     (limit + limit / 20 + links * TABLES) as isize
 }
 
-/// A link that bounds nothing but its memory.
+/// A link without a limit on pieces and transfers: only its memory is limited.
 fn link(kit: Kit, budget: Budget) -> Link {
     let mut config = Config::new(kit.rules());
     config.limits.frame = 64 << 10;
@@ -31,12 +31,12 @@ fn link(kit: Kit, budget: Budget) -> Link {
     config.limits.pieces = u64::MAX;
     config.limits.transfers = usize::MAX;
     config.limits.memory = MEMORY;
-    // Nothing times out: that would only help.
+    // Nothing times out: a timeout would only release memory.
     (config.rules.timeouts.idle, config.rules.timeouts.age) = (Some(Duration::MAX / 4), None);
     Link::new(kit.wire(), kit.wire(), config, budget, [3; 32])
 }
 
-/// What the attacker sends next; it may answer what became of the last frame.
+/// Makes the attacker's next frame, which may depend on what the link did with the last one.
 type Attacker = Box<dyn FnMut(&Received) -> Frame>;
 
 /// Opens transfer after transfer and sends each one piece.
@@ -72,14 +72,14 @@ fn gaps(kit: Kit, step: u64, data: &'static [u8]) -> Attacker {
     })
 }
 
-/// Some of everything, with keys as long as they may be.
+/// Random frames of every kind, with long keys.
 fn anything(kit: Kit, seed: u64) -> Attacker {
     let mut random = Random::from_number(seed);
     let garbage = vec![b'x'; 20_000];
     let length = if kit == Kit::Cep22 { 1000 } else { 100 };
     Box::new(move |_| {
         let number = random.below(3000);
-        // Small ones are as likely as large ones.
+        // Numbers of every magnitude are equally likely, so that small ones are as frequent as large ones.
         let mut below_power = |power| {
             let bound = 1 << random.below(power);
             random.below(bound)
@@ -144,7 +144,7 @@ fn attackers(kit: Kit) -> Vec<(&'static str, Attacker)> {
     ]
 }
 
-/// Lets an attacker at a link; the application listens or not.
+/// Passes the attacker's frames to a link. The application takes events and frames only if `listens` is set.
 fn attack(
     link: &mut Link,
     clock: &Clock,
@@ -173,7 +173,8 @@ fn no_peer_takes_a_link_over_its_memory() {
     for kit in Kit::CUTTING {
         for listens in [true, false] {
             for (name, mut attacker) in attackers(kit) {
-                // With nobody listening only what is told grows differently.
+                // If nobody takes events only the queue of events grows differently, which attacks by pieces
+                // hardly use.
                 if !listens && name.contains("pieces") {
                     continue;
                 }
@@ -250,7 +251,7 @@ fn a_flood_leaves_nothing_behind_once_it_is_over() {
             number += 1;
         }
         while link.poll_event().is_some() {}
-        // The set of discarded keys is the application's own, and as large as it configured.
+        // The set of discarded keys is left: the application filled it, and configured its size.
         let left = held() - baseline;
         assert!(left <= (4096 * 300 + TABLES) as isize, "{kit:?}: {left}");
         assert_eq!(link.memory(), 0);
@@ -275,7 +276,7 @@ fn receiving_in_order_costs_the_message_and_one_frame() {
         for frame in frames {
             let size = frame.bytes().len() as isize;
             link.handle_frame(clock.now(), frame);
-            // The frame itself was the test's and is gone.
+            // The test owned the frame, which is freed by now: its size is added.
             most = most.max(held() - baseline + size);
         }
         let allowed = (message.len() + message.len() / 4 + TABLES) as isize;

@@ -1,5 +1,6 @@
-//! For every wire: no frame over the cap, and what a naive reassembler and a link make of the frames
-//! is the message. Over a bad network: what arrives is what was sent, and what does not is accounted for.
+//! Properties of every wire: no frame exceeds the cap, and both a naive reassembler and a link get the
+//! message back from the frames. Over a bad network, only messages that were sent arrive, and each one that
+//! does not arrive is accounted for.
 //!
 //! `BREAKBULK_SEED=n` replays one run, `BREAKBULK_SEEDS=n` sets how many there are.
 
@@ -17,7 +18,7 @@ use breakbulk_testkit::links::{Pair, Weather};
 use bytes::Bytes;
 use setups::{Setup, link, random_cap, random_message, setups, smallest_cap};
 
-/// Runs a property for every wire and so many seeds; says which seed it was that failed.
+/// Runs a property for every wire and this many seeds; prints the seed with which it failed.
 fn for_seeds(usual: u64, property: impl Fn(&Setup, u64) + std::panic::RefUnwindSafe) {
     let number = |name| {
         std::env::var(name)
@@ -176,7 +177,7 @@ fn over_a_bad_network_a_message_arrives_whole_or_is_accounted_for() {
             .unwrap();
         let key = (setup.key)(999_999);
         let mut cap = random_cap(setup, &mut random, &longest.1, key.as_ref());
-        // Not every message needs the same.
+        // Other messages may need a larger cap than the longest one.
         cap.max += 64 + random.below(600) as usize;
         cap.cut_above = None;
         let mut pair = Pair::new(link(setup, cap, seed), link(setup, cap, !seed));
@@ -197,7 +198,7 @@ fn over_a_bad_network_a_message_arrives_whole_or_is_accounted_for() {
                 "something arrived that nobody sent"
             );
         }
-        // Exactly one end for each message that was taken.
+        // Every accepted message has exactly one outcome.
         let mut ends = BTreeMap::<u64, u32>::new();
         for event in &mut pair.left.events {
             if let Event::Sent { tag, .. } | Event::SendFailed { tag, .. } = event {
@@ -207,7 +208,7 @@ fn over_a_bad_network_a_message_arrives_whole_or_is_accounted_for() {
         assert!(ends.values().all(|&times| times == 1), "{ends:?}");
         let failed: Vec<u64> = pair.left.events.iter().filter_map(send_failed).collect();
         let closed = pair.left.link.closed().is_some() || pair.right.link.closed().is_some();
-        // What failed to be planned holds its lane until the caller decides.
+        // A message whose planning failed blocks its lane until the caller replaces it.
         assert!(
             closed || ends.len() == messages.len() || !failed.is_empty(),
             "{ends:?} of {}",
@@ -294,7 +295,8 @@ fn the_same_seed_gives_the_same_frames() {
 
 #[test]
 fn what_a_wire_plans_it_also_cuts() {
-    // The number of pieces is announced before the first one is made: both must agree to the end.
+    // The number of pieces is announced before the first one is made, so planning and cutting must agree
+    // on it.
     for_seeds(60, |setup, seed| {
         let mut random = Random::from_number(seed);
         let message = random_message(setup, &mut random);

@@ -1,5 +1,5 @@
-//! 24 MB over a path of 1.5 Mbit/s and 60 ms there and back, in simulated time, for every wire: no deadline
-//! of a format takes a slow path for a dead one, and nothing is sent twice.
+//! Sends 24 MB over a path of 1.5 Mbit/s with a round trip of 60 ms, in simulated time, by every wire: no
+//! timeout of a format ends a transfer because the path is slow, and nothing is sent twice.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -23,12 +23,12 @@ const BYTES_A_SECOND: f64 = 187_500.0;
 const DELAY: Duration = Duration::from_millis(30);
 const CAP: usize = 64_000;
 
-/// Two links, and a line each way that carries one frame at a time.
+/// Two links, and a connection between them that carries one frame at a time in each direction.
 struct Path<'s> {
     setup: &'s Setup,
     now: Instant,
     links: [Link; 2],
-    /// Until when each line is busy with a frame.
+    /// Until when each direction is busy with a frame.
     busy: [Instant; 2],
     /// Frames on their way: when they arrive, and where.
     arriving: BTreeMap<(Instant, u64), (usize, Frame)>,
@@ -53,7 +53,7 @@ impl<'s> Path<'s> {
         }
     }
 
-    /// Begins the next frame of a side whose line is free; false if there is none.
+    /// Begins to send the next frame of a side whose direction is free; false if it has no frame.
     fn transmit(&mut self, side: usize) -> bool {
         let mut buffer = Vec::new();
         let link = &mut self.links[side];
@@ -114,7 +114,7 @@ fn twenty_four_megabytes_arrive_over_a_slow_path_by_every_wire() {
     let text = "x".repeat(SIZE);
     let json = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":["{text}"]}}"#);
     let json = Bytes::from(json);
-    // Without pieces there is nothing that could be late.
+    // A wire without pieces has no transfers that could time out.
     for setup in setups().iter().filter(|setup| setup.pieces) {
         let mut path = Path::new(setup);
         let begun = path.now;
@@ -153,7 +153,7 @@ fn twenty_four_megabytes_arrive_over_a_slow_path_by_every_wire() {
         assert!(messages == [&json], "{}: not byte for byte", setup.name);
         let least = Duration::from_secs_f64(SIZE as f64 / BYTES_A_SECOND);
         assert!(took > least, "{}: {took:?} is too fast", setup.name);
-        // Quotes, base64 and seals cost, a second time would cost more.
+        // Escapes, base64 and encryption add bytes, but sending the message twice would add more than this.
         let most = SIZE as u64 * 19 / 10;
         assert!(path.bytes < most, "{}: {} bytes", setup.name, path.bytes);
     }

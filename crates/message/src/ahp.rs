@@ -34,7 +34,7 @@ pub use read::{
 pub use too_large::{MESSAGE_TOO_LARGE, MessageTooLarge};
 pub use write::{dispatch_action, initialize, ping, reconnect, subscribe};
 
-/// The channel of the host itself. It tells an `initialize` of AHP from that of another protocol.
+/// The channel of the host itself. It distinguishes an `initialize` of AHP from that of another protocol.
 pub const ROOT_CHANNEL: &str = "ahp-root://";
 
 /// The protocol versions that the real client offers, the preferred one first.

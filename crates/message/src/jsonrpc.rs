@@ -67,8 +67,8 @@ impl Outline {
         outline.fill(text, |_| {}).then_some(outline)
     }
 
-    /// As [`parse`](Self::parse), in the place of a default outline: for small messages moving it would be
-    /// a large part of the time. Also tells the names of all other members.
+    /// Like [`parse`](Self::parse), but fills a default outline in its place: for small messages, moving the
+    /// outline would take a large part of the time. Calls `other` with the name of each other member.
     pub fn fill(&mut self, text: &[u8], mut other: impl FnMut(&[u8])) -> bool {
         let filled = members(text, |name, at| {
             let member = match &*name {
@@ -179,7 +179,7 @@ impl<'a> Envelope<'a> {
 /// The code of an error for a text that is no JSON-RPC message.
 pub const INVALID_REQUEST: i32 = -32600;
 
-/// The code of an error that is nobody's fault in particular.
+/// The code of an internal error.
 pub const INTERNAL_ERROR: i32 = -32603;
 
 /// A response with a result. Id and result are JSON texts and stay as they are written.
@@ -187,8 +187,8 @@ pub fn result(id: &str, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
-/// A response with an error. Id and data are JSON texts and stay as they are written; where nobody
-/// knows the id it is `null`.
+/// A response with an error. Id and data are JSON texts and stay as they are written; an unknown id
+/// is `null`.
 pub fn error(id: Option<&str>, code: i32, message: &str, data: Option<&str>) -> String {
     let id = id.unwrap_or("null");
     let message = quoted(message);
@@ -245,7 +245,7 @@ pub fn unsigned(raw: &RawValue) -> Option<u64> {
 }
 
 /// An id as most programs write it: strings without needless escapes, whole numbers without a fraction. So
-/// ids can be compared that are written in different ways.
+/// ids that are written in different ways can be compared.
 pub fn shortest_id(id: &str) -> Cow<'_, str> {
     let written = match id.as_bytes().first() {
         Some(b'"') if id.contains('\\') => {

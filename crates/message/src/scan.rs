@@ -154,7 +154,7 @@ fn blank(text: &[u8], at: usize) -> usize {
 }
 
 fn blanks(text: &[u8], mut at: usize) -> usize {
-    // Some writers align: eight spaces at a time.
+    // Some writers indent by many spaces: these are skipped eight at a time.
     while text.get(at..at + 8) == Some(b"        ") {
         at += 8;
     }
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use serde::de::IgnoredAny;
 
-    /// Whether both agree on what is an object.
+    /// Whether the scan and serde_json agree on whether a text is an object.
     fn agree(text: &str) -> bool {
         let scanned = members(text.as_bytes(), |_, _| {}).is_some();
         let parsed: Result<std::collections::BTreeMap<String, IgnoredAny>, _> =

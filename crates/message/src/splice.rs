@@ -169,7 +169,7 @@ mod tests {
                 r#"{"b":{"a":1},"a":1,"c":3}"#,
                 Some(r#"{"b":{"a":1},"c":3}"#),
             ),
-            // None of several is left to be found instead.
+            // All members of the name are removed: none of them is left to count instead.
             (r#"{"a":1,"b":2,"\u0061":3,"a":4}"#, Some(r#"{"b":2}"#)),
             (
                 r#"{"b":2,"a":1,"a":2,"c":3,"a":4}"#,

@@ -1,10 +1,10 @@
 //! The messages that two breakbulk gateways send each other.
 //!
-//! A tunnel carries programs that negotiate no frame sizes themselves (MCP, LSP). Their messages are not
-//! edited, so each gateway first sends its limits in a [`Hello`]. The frames of the tunnel's session and
-//! the [`Control`] frames of the line below it share one line: a text frame that begins with
-//! [`CONTROL`] belongs to the line, and every other frame to the session. [`tunnel_end`] is a message of
-//! the session: the end of one side's input.
+//! A tunnel carries the messages of programs that negotiate no frame sizes themselves (MCP, LSP). These
+//! messages are not edited, so each gateway first sends its limits in a [`Hello`]. The frames of the tunnel's
+//! session share one connection with the [`Control`] frames that manage it: a text frame that begins with
+//! [`CONTROL`] is a control frame, and every other frame belongs to the session. [`tunnel_end`] is a message
+//! of the session: the end of one side's input.
 
 mod control;
 

@@ -17,7 +17,7 @@ use crate::driver::{self, ByOthers, Handler, Inline, Options};
 use crate::receipt::{Receipts, Refusal};
 use crate::transport::Transport;
 
-/// What a connection may hold without being charged for it: what one read of small frames brings.
+/// How many bytes a connection may hold without charging them: as many as one read of small frames brings.
 pub(crate) const UNCHARGED: usize = 16 << 10;
 
 /// A handle to a connection. Clones share the connection; dropping the last one closes it with code
@@ -44,9 +44,9 @@ impl Connection {
         Ok(unstarted.start(ByOthers))
     }
 
-    /// The same for a connection whose events are all handled by the task that drives it
-    /// ([`Unstarted::handle_events`]): nobody else must be woken for them, which costs more than the work
-    /// that a small message causes.
+    /// Like [`open`](Self::open), but for a connection whose events are all handled by the task that drives
+    /// it ([`Unstarted::handle_events`]): waking another task for them would cost more than the work that a
+    /// small message causes.
     ///
     /// # Errors
     /// If the transport does not carry the frames that the link's wires write or read.
@@ -61,8 +61,8 @@ impl Connection {
             }
         }
         transport.charge_to(link.shared_budget());
-        // A frame that is still being received is limited to the link's own limit. A frame that is slightly too large still reaches the link, whose error
-        // message is more precise than the transport's.
+        // Limits a frame while it is being received. The margin lets a frame that is slightly too large reach
+        // the link, whose error message is more precise than the transport's.
         let limit = link.frame_limit();
         transport.limit_frames(limit.saturating_add(limit / 8));
         let shared = Arc::new(Shared::new(link));
@@ -168,7 +168,7 @@ impl Connection {
         self.shared.with(work)
     }
 
-    /// Calls `work` with the link, which does not change: nobody is woken.
+    /// Calls `work` with shared access to the link: it does not change, so no task is woken.
     pub fn look<R>(&self, work: impl FnOnce(&Link) -> R) -> R {
         work(&self.shared.lock().link)
     }
@@ -336,7 +336,7 @@ pub(crate) struct Wakes {
     /// The write loop. It must not wake itself: a failed message that keeps its place in the queue would
     /// make it spin.
     pub(crate) writer: bool,
-    /// Whoever takes the events, unless the caller does so next.
+    /// The task that takes the events, unless the caller takes them next.
     pub(crate) events: bool,
 }
 
@@ -379,7 +379,7 @@ impl State {
     }
 }
 
-/// What others may wait for, before a change.
+/// The parts of the state that tasks may wait for, as they were before a change.
 struct Before {
     /// Messages in the queue, and their bytes.
     queued: (usize, usize),
@@ -465,7 +465,7 @@ impl Shared {
         self.change(all, work)
     }
 
-    /// The same, but wakes only these tasks.
+    /// Like [`update`](Self::update), but wakes only these tasks.
     pub(crate) fn change<R>(&self, wakes: Wakes, work: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let before = Before::of(&state);
@@ -482,8 +482,8 @@ impl Shared {
             (None, _) => false,
         };
         let outbound = closed || state.ping_due || !state.link.is_idle();
-        // The others are woken when what they wait for becomes true, and not as long as it is: to wake nobody
-        // costs as much as a part of a small message, too.
+        // The other tasks are woken when their condition becomes true, and not for as long as it holds: even
+        // a notification that wakes nobody costs a part of what a small message does.
         let closes = closed && !before.closed;
         let events = state.link.has_event() && !before.event;
         let room = closes
@@ -495,7 +495,7 @@ impl Shared {
         if let Some(reader) = reader {
             reader.wake();
         }
-        // Whoever handles events also waits for the end.
+        // The task that takes the events also waits for the end of the connection.
         if events && wakes.events || closes {
             self.events.notify_one();
         }
@@ -618,8 +618,8 @@ impl Shared {
         wait(&self.closed, || self.lock().is_closed()).await;
     }
 
-    /// The next event, for the task that drives the link. To take one gives the write loop nothing to do,
-    /// and it takes events itself.
+    /// The next event, if the driver task itself handles the events. Taking it wakes neither the write loop,
+    /// which then has nothing to do, nor a task that takes events, since there is none.
     pub(crate) fn take_event(&self) -> Option<Event> {
         let wakes = Wakes {
             writer: false,

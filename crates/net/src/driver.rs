@@ -29,7 +29,7 @@ pub struct Options {
     /// Closes the connection as lost after this much time in which nothing came in.
     pub silence: Option<Duration>,
     /// How long one frame may take to be written, plus a second for each KiB; a slower reader is cut
-    /// off. `None` waits for as long as the application of the other end pauses.
+    /// off. `None` sets no limit: the application of the other end may pause for any time.
     pub write_time: Option<Duration>,
     /// How long closing may take: finishing the current frame, sending the close, receiving its answer.
     pub grace: Duration,
@@ -38,7 +38,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The [`write_time`](Self::write_time) for peers that nobody vouches for.
+    /// The [`write_time`](Self::write_time) for peers that are not trusted.
     pub const WRITE_TIME: Duration = Duration::from_secs(60);
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn drive(
         run_timers(&shared, &options),
         handler.run(&shared),
     );
-    // Dropped before `ended` is set: whoever waits for it may rely on the transport being gone.
+    // Dropped before `ended` is set: a task that waits for it may rely on the transport being gone.
     drop((source, sink));
     shared.update(|state| {
         state.receipts.clear();
@@ -76,9 +76,9 @@ pub(crate) async fn drive(
     });
 }
 
-/// Who takes the events of a connection.
+/// How the events of a connection get to the application.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Whether the driver task does.
+    /// Whether the driver task handles the events itself.
     const INLINE: bool;
 
     /// Handles all events.
@@ -90,14 +90,14 @@ pub(crate) trait Handler: Send + Sync + 'static {
     }
 }
 
-/// The application takes them by [`Connection::event`](crate::Connection::event).
+/// The application takes the events by [`Connection::event`](crate::Connection::event).
 pub(crate) struct ByOthers;
 
 impl Handler for ByOthers {
     const INLINE: bool = false;
 }
 
-/// A function is called with them.
+/// The driver task calls a function with each event.
 pub(crate) struct Inline<F>(Mutex<F>);
 
 impl<F> Inline<F> {

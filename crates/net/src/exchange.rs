@@ -7,9 +7,9 @@
 //! of the next one that the server takes, and one that the server has is not taken twice; a poll asks for
 //! an answer by its number and says which answers the client has got, and the server keeps an answer
 //! until then. So a request or an answer that a proxy lost is simply sent again. Small answers come by an
-//! event stream where the path lets it through as it is written; what is larger than 64 KiB, or than what is
-//! left of a stream, is polled for. All of this ends with
-//! the session: what a client or server that is gone had on its way is for the layer above to notice.
+//! event stream where the path lets it through as it is written; an answer that is larger than 64 KiB, or
+//! than what is left of a stream, is polled for. The numbers end with the session: if a client or server is
+//! gone, the layer above has to find out which frames were lost.
 //!
 //! | request | means | answer |
 //! |---|---|---|

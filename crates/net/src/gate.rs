@@ -1,5 +1,5 @@
 //! What all listeners share to keep clients within limits: places that tasks hold and give back, rates,
-//! polite refusals of sockets, and throttled warnings.
+//! answers to refused sockets, and throttled warnings.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ impl SharedPlaces {
         Self(Arc::new(Mutex::new(Places::new(limit, per_address))))
     }
 
-    /// Takes a place; the second value says whether somebody else had to leave for it.
+    /// Takes a place; the second value says whether the holder of another place was evicted for it.
     pub(crate) fn take(
         &self,
         key: Option<AddressKey>,
@@ -68,7 +68,7 @@ impl PlaceGuard {
         lock(&self.places.0).set_idle(self.id, idle);
     }
 
-    /// Done when the place is needed for somebody else.
+    /// Completes when the place is needed for another client.
     pub(crate) fn evicted_by_newcomer(&self) -> impl Future<Output = ()> + Send + use<> {
         let notify = self.notify.clone();
         async move { notify.notified().await }
@@ -108,14 +108,14 @@ impl Gate {
         }
     }
 
-    /// Counts refused clients there.
+    /// Counts refused clients in `refusals`.
     pub(crate) fn counting(self, refusals: Refusals) -> Self {
         let warnings = Warnings::counting(refusals);
         Self { warnings, ..self }
     }
 
-    /// What a socket counts as before its request is known; `None` behind a proxy, whose address says
-    /// nothing.
+    /// What a socket counts as before its request is known; `None` behind a proxy, since the socket then has
+    /// the proxy's address.
     pub(crate) fn key_of_socket(&self, address: IpAddr) -> Option<AddressKey> {
         match self.limits.proxy {
             None => AddressKey::of(address),
@@ -129,7 +129,7 @@ impl Gate {
         told.unwrap_or(socket)
     }
 
-    /// Whether a proxy stands before this listener.
+    /// Whether there is a proxy in front of this listener.
     pub(crate) fn has_proxy(&self) -> bool {
         self.limits.proxy.is_some()
     }
@@ -174,7 +174,7 @@ impl Gate {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        // Only so many clients that read or leave slowly are waited for.
+        // Only a limited number of clients that read or leave slowly is waited for.
         let lingers = self.lingering.clone().try_acquire_owned();
         let answered = async {
             socket.write_all(answer).await?;
@@ -260,7 +260,7 @@ impl Refusals {
 pub(crate) struct Warnings([Mutex<Throttle>; Limit::ALL.len()], Refusals);
 
 impl Warnings {
-    /// Counts them there, too.
+    /// Counts refused clients in `refusals`, too.
     pub(crate) fn counting(refusals: Refusals) -> Self {
         Self(Default::default(), refusals)
     }
@@ -290,7 +290,7 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// The number of lines since the last one, if another one is due.
+    /// How many lines were held back since the last one that passed; `None` if this one is held back, too.
     pub(crate) fn due(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now < last + LOG_PAUSE) {
             self.suppressed = self.suppressed.saturating_add(1);

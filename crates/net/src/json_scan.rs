@@ -224,7 +224,8 @@ mod tests {
                 r#"{"method":"m"}"#.to_owned(),
                 (None, Some("\"m\"".to_owned()), false),
             ),
-            // Too long, nested, cut off, several, none.
+            // A value that is too long or nested; texts that are cut off, more than one, not an
+            // object, empty.
             (format!(r#"{{"id":"{long}"}}"#), none.clone()),
             (r#"{"id":{"a":1}}"#.to_owned(), none.clone()),
             (

@@ -55,7 +55,7 @@ pub enum AddressKey {
 }
 
 impl AddressKey {
-    /// `None` for addresses of this machine: whoever comes from there may stand for many others.
+    /// `None` for addresses of this machine: a program there, such as a proxy, may act for many clients.
     pub fn of(address: IpAddr) -> Option<Self> {
         match address.to_canonical() {
             address if address.is_loopback() => None,
@@ -119,8 +119,8 @@ impl Rates {
 }
 
 /// A limited number of places. A place can be given up for a newcomer while it is idle: the oldest idle
-/// place of the address that has most idle ones. So silent sockets keep nobody out, and least of all
-/// clients of other addresses.
+/// place of the address that has most idle ones. So silent sockets keep no other clients out, least of all
+/// those of other addresses.
 #[derive(Debug)]
 pub(crate) struct Places<T> {
     limit: usize,
@@ -150,11 +150,11 @@ struct Count {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Taken<T> {
     pub(crate) id: u64,
-    /// Who had to leave.
+    /// The holder whose place was given up for it.
     pub(crate) evicted: Option<T>,
 }
 
-/// No place can be given up.
+/// Why there is no place, and none that can be given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// All places are taken.
@@ -206,7 +206,7 @@ impl<T> Places<T> {
         Ok(Taken { id, evicted })
     }
 
-    /// Says whether a place is idle. Nothing happens if it was given up.
+    /// Marks a place as idle or busy. Does nothing if the place was given up.
     pub(crate) fn set_idle(&mut self, id: u64, idle: bool) {
         let number = self.next_number();
         let Some(place) = self.taken.get_mut(&id) else {
@@ -339,7 +339,7 @@ mod tests {
     // WS-3
     #[test]
     fn the_oldest_idle_place_of_the_busiest_address_makes_room() {
-        /// What happens: somebody comes (idle or not), becomes idle or busy, or leaves.
+        /// What happens: a client comes (idle or not), becomes idle or busy, or leaves.
         enum Do {
             Come(&'static str, bool),
             Idle(u64, bool),
@@ -352,13 +352,13 @@ mod tests {
             (Come("192.0.2.1", true), Ok(None)),
             (Come("192.0.2.1", true), Ok(None)),
             (Come("192.0.2.1", true), Ok(None)),
-            // One address has three: its own oldest goes, whoever else is idle.
+            // One address has three, its limit: its own oldest place is given up.
             (Come("192.0.2.1", true), Ok(Some(0))),
             (Come("192.0.2.2", true), Ok(None)),
             (Come("192.0.2.3", true), Ok(None)),
-            // All five are taken: the oldest of the address with the most goes.
+            // All five are taken: the oldest place of the address with the most idle ones is given up.
             (Come("192.0.2.4", true), Ok(Some(1))),
-            // Who is busy stays.
+            // Busy places are not given up.
             (Idle(2, false), Ok(None)),
             (Idle(3, false), Ok(None)),
             (Come("192.0.2.1", false), Ok(Some(4))),

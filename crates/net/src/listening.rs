@@ -178,7 +178,7 @@ mod unix {
         path: PathBuf,
         /// Device and inode of the file, so that only our own is removed.
         file: (u64, u64),
-        /// Who may connect, beside root.
+        /// The ids of the users who may connect, beside root.
         users: Vec<u32>,
     }
 
@@ -186,7 +186,8 @@ mod unix {
         pub(super) fn bind(path: PathBuf, mut users: Vec<u32>) -> io::Result<Self> {
             remove_dead(&path)?;
             let listener = UnixListener::bind(&path)?;
-            // The kernel's word on who connects is the check; the file's mode says the same.
+            // The check is the user id that the kernel reports for each client; the file's mode only agrees
+            // with it.
             let mode = if users.is_empty() { 0o600 } else { 0o666 };
             fs::set_permissions(&path, Permissions::from_mode(mode))?;
             let file = fs::symlink_metadata(&path)?;
@@ -230,7 +231,7 @@ mod unix {
     fn remove_dead(path: &Path) -> io::Result<()> {
         let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
         if !is_socket {
-            // Another kind of file is not ours to remove: binding tells that it is there.
+            // A file of another kind is not ours to remove: binding then fails and reports it.
             return Ok(());
         }
         match std::os::unix::net::UnixStream::connect(path) {

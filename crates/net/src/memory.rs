@@ -101,7 +101,7 @@ pub fn carry(from: &mut Link, to: &mut Link, now: Instant, mut look: impl FnMut(
         to.handle_frame(now, frame);
         // If the receiver kept no part of the frame, its memory is reused for the next one.
         if let Some(Ok(mut reclaimed)) = shared.map(bytes::Bytes::try_into_mut) {
-            // Before it becomes a vector: its bytes would be moved to its front.
+            // Cleared before it becomes a vector: otherwise its bytes would be moved to the front.
             reclaimed.clear();
             buffer = Vec::from(reclaimed);
         }

@@ -4,8 +4,8 @@
 //! [`Relays`] holds the connections: it reconnects, authenticates (NIP-42), backs off if a relay asks
 //! for it, and reads a relay's limits (NIP-11). It does not interpret the events.
 //!
-//! Received events go through a bounded channel. While it is full, nothing more is read from the relay
-//! that has another event; no event is dropped.
+//! Received events go through a bounded channel. While it is full, nothing more is read from a relay whose
+//! next event waits for room; no event is dropped.
 
 mod again;
 mod event_filter;

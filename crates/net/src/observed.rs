@@ -1,4 +1,4 @@
-//! A transport that is watched: every call is forwarded, and an observer is told what passed.
+//! A wrapper for a transport: forwards every call, and tells an observer what passes.
 
 use std::convert::Infallible;
 
@@ -6,8 +6,8 @@ use breakbulk_link::{Budget, Carries, Frame};
 
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// Is told what passes through an [`Observed`] transport. Clones observe together: both halves of the
-/// transport have one.
+/// Is called with what passes through an [`Observed`] transport. Clones must share their state: each half of
+/// the transport has one.
 pub trait Observer: Clone + Send + Sync + 'static {
     /// Something came in.
     fn received(&self, _incoming: &Incoming) {}
@@ -30,7 +30,8 @@ pub trait Observer: Clone + Send + Sync + 'static {
 pub struct Observed<T, O> {
     inner: T,
     observer: O,
-    /// The observer was told of a frame that the sink did not hold, and that is sent next.
+    /// The observer was already told of the frame that is sent next: the sink returned it instead of
+    /// holding it.
     is_told: bool,
 }
 
@@ -97,7 +98,8 @@ impl<S: Sink, O: Observer> Sink for Observed<S, O> {
     }
 
     fn hold(&mut self, frame: Frame) -> Option<Frame> {
-        // Told before it is held, and not after: for that each frame would be cloned.
+        // The observer is told before the frame is held: telling it afterwards would need a clone of
+        // each frame.
         self.observer.handed_over(&frame);
         let back = self.inner.hold(frame);
         self.is_told = back.is_some();
@@ -120,7 +122,7 @@ impl<S: Sink, O: Observer> Sink for Observed<S, O> {
 }
 
 impl<S, O: Observer> Observed<S, O> {
-    /// Tells how a write ended.
+    /// Tells the observer how a write ended, and returns the outcome.
     fn told(&self, outcome: Result<(), Lost>) -> Result<(), Lost> {
         self.observer.written();
         if let Err(lost) = &outcome {
@@ -136,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes what it is asked for and told.
+    /// A sink and an observer that note every call.
     #[derive(Clone, Default)]
     struct Notes(Arc<Mutex<Vec<&'static str>>>);
 
@@ -187,7 +189,7 @@ mod tests {
         }
     }
 
-    /// Small frames share a write where the transport can: that must not end here.
+    /// Small frames must still share a write if the transport inside supports that.
     #[tokio::test]
     async fn a_sink_that_is_observed_can_all_that_it_could() {
         let notes = Notes::default();
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(*notes.0.lock().unwrap(), expected);
     }
 
-    /// Holds nothing.
+    /// A sink that holds no frames.
     struct Plain;
 
     impl Sink for Plain {

@@ -1,4 +1,4 @@
-//! The system's limit of open files.
+//! The system's limit on open files.
 
 /// Raises the limit of open files of this process as far as the system allows, and returns it; `None`
 /// if it is not known, or there is none.

@@ -5,13 +5,13 @@ use std::fmt::{Display, Write};
 /// The longest text that is shown, in characters.
 const LONGEST: usize = 500;
 
-/// The text without control characters, and shortened: a peer must not be able to forge a line of the
-/// log, or to give orders to a terminal. What changes the direction of writing is left out too.
+/// The text without control characters, and shortened: a peer must not be able to forge a line of the log, or
+/// to control a terminal. Characters that change the direction of writing are replaced as well.
 pub fn plain_text(text: impl Display) -> String {
     shortened(text, LONGEST)
 }
 
-/// The same for a line whose length the caller bounds: it is not shortened.
+/// Like [`plain_text`], but for a line whose length the caller limits: it is not shortened.
 #[cfg(feature = "process")]
 pub(crate) fn plain_line(line: &str) -> String {
     shortened(line, usize::MAX)
@@ -29,7 +29,7 @@ fn shortened(text: impl Display, longest: usize) -> String {
     plain
 }
 
-/// Writes at most so many characters, and ends the formatting then.
+/// Writes at most `left` characters, and then ends the formatting by an error.
 struct Plain<'t> {
     plain: &'t mut String,
     left: usize,
@@ -52,8 +52,8 @@ impl Write for Plain<'_> {
     }
 }
 
-/// Whether a character gives orders to a terminal, breaks a line, or reorders or hides what stands around it.
-/// Text of a peer is shown without such characters; `admin/page/dom.js` of the gateway has the same set.
+/// Whether a character controls a terminal, breaks a line, or reorders or hides the text around it. Text of a
+/// peer is shown without such characters; `admin/page/dom.js` of the gateway has the same set.
 pub fn is_unsafe_to_show(character: char) -> bool {
     character.is_control()
         || matches!(

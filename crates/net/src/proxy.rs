@@ -1,4 +1,4 @@
-//! The client's address as a proxy before the listener tells it.
+//! The client's address as reported by a proxy in front of the listener.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -26,7 +26,7 @@ impl FromStr for ProxyHeader {
     }
 }
 
-/// No header by which proxies name their clients.
+/// The text does not name a header in which proxies name their clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("name the header that the proxy sets: x-forwarded-for or forwarded")]
 pub struct UnknownProxyHeader;

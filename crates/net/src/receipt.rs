@@ -1,4 +1,4 @@
-//! Receipts for frames that came by HTTP POST: the POST is answered when its receipt is.
+//! Receipts for frames that came by HTTP POST: a POST is answered with the verdict that its receipt gets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -95,7 +95,7 @@ impl Receipts {
                 self.0.retain(|_, receipt| !receipt.is_abandoned());
                 self.0.insert(message, receipt);
             }
-            // Its transfer was given up: the sender would go on for nothing.
+            // The piece's transfer was given up: its sender must learn that sending the rest is useless.
             Received::Unmatched(Unmatched {
                 key,
                 ended: Some(kind),

@@ -1,4 +1,4 @@
-//! Taps: something that sees the frames of a connection, both ways, as its transport carries them.
+//! Taps: called with every frame of a connection, in both directions, as its transport carries it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub enum ClosedBy {
     Peer,
     /// This side.
     Us,
-    /// Nobody: it broke.
+    /// Neither side: the transport failed.
     Lost,
 }
 
@@ -38,7 +38,7 @@ pub trait Tap: Send + Sync {
     fn closed(&self, _by: ClosedBy, _closed: &Closed) {}
 }
 
-/// A transport that shows its frames to a tap, and is otherwise the one inside.
+/// A transport that shows its frames to a tap, and otherwise behaves like the one inside.
 pub type Tapped<T> = Observed<T, TapObserver>;
 
 /// Shows the frames of a transport to a tap.

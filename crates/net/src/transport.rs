@@ -35,8 +35,9 @@ pub trait Source: Send + 'static {
     /// Waits for the next frame or event. Cancel-safe; not called again after [`Incoming::Closed`].
     fn next(&mut self) -> impl Future<Output = Incoming> + Send;
 
-    /// Runs while the link wants no frame, and is dropped when it wants one. A transport that must hear
-    /// more than frames reads on here, and keeps the frames that it finds; others do nothing.
+    /// Runs while the link wants no frame, and is dropped when it wants one. A transport that must receive
+    /// more than frames (such as acknowledgements) keeps reading here, and keeps the frames that it finds;
+    /// other transports do nothing.
     fn read_ahead(&mut self) -> impl Future<Output = Infallible> + Send {
         std::future::pending()
     }

@@ -1,10 +1,10 @@
-//! Charges an incoming message to a budget while it is not whole: the link charges it only afterwards.
+//! Charges an incoming message to a budget while it is incomplete: the link charges only complete frames.
 
 use breakbulk_link::{Budget, Held};
 
 use crate::connection::UNCHARGED;
 
-/// The reason of the close if there is no memory for it.
+/// The reason of the close if there is no memory for an unfinished message.
 pub(crate) const NO_MEMORY: &str =
     "no memory for an unfinished message at the moment: try again later";
 

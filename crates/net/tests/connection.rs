@@ -1,4 +1,5 @@
-//! A link driven over a transport: nobody blocks anybody, and every end is told.
+//! A link driven over a transport: sides, lanes and applications do not block each other, and every end of a
+//! connection is reported.
 
 #![allow(clippy::unwrap_used)]
 
@@ -77,7 +78,7 @@ async fn a_peer_that_never_reads_is_cut_off_although_it_sends() {
         let (_source, mut sink) = right.split();
         left.send(Outgoing::new(message(5000, b'x'))).unwrap();
         let begin = Instant::now();
-        // It says something often enough not to pass for lost.
+        // The peer sends often enough not to count as lost.
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_secs(10)).await;
             let frame = Frame::Text(message(100, b'y').into());
@@ -176,7 +177,7 @@ async fn dropping_a_message_lets_the_reader_go_on() {
         "all four were held within the memory of two"
     );
     let rest = 4 - held.len();
-    // No call on the connection: the drop alone must wake the reader.
+    // Nothing calls the connection: dropping the messages alone must wake the reader.
     let connection = right.clone();
     let reading = tokio::spawn(async move {
         for _ in 0..rest {
@@ -251,7 +252,7 @@ async fn silence_ends_a_connection_and_a_pause_of_ours_is_no_silence() {
     for _ in 0..8 {
         next_message(&right).await.unwrap();
     }
-    // And two that have nothing to say keep each other alive.
+    // Two ends that send no messages keep each other alive by pings.
     tokio::time::sleep(Duration::from_secs(3600)).await;
     left.send(Outgoing::new(message(100, b'z'))).unwrap();
     assert_eq!(next_message(&right).await.unwrap(), message(100, b'z'));
@@ -288,7 +289,7 @@ async fn a_fault_closes_both_ends_with_its_rule() {
     assert!(!left.closed_by_peer());
 }
 
-/// A link that no frame of could travel would wait for ever.
+/// A link whose frames the transport cannot carry would wait for ever.
 #[tokio::test(start_paused = true)]
 async fn a_link_is_refused_by_a_transport_that_cannot_carry_its_frames() {
     let (binary, text) = (Arc::new(Loro), Arc::new(Whole::TEXT));
@@ -322,7 +323,7 @@ async fn a_link_is_refused_by_a_transport_that_cannot_carry_its_frames() {
     );
 }
 
-/// Without the transport's word on each frame, or with a plan that nobody makes, a link would stop.
+/// Without confirmations of its frames, or if nothing ran its plans, a link would stop.
 #[tokio::test(start_paused = true)]
 async fn plans_made_elsewhere_and_confirmed_frames_are_served() {
     let serves = |config: &mut Config| {
@@ -346,7 +347,7 @@ async fn a_frame_that_nobody_takes_ends_the_connection_after_its_time() {
         let (left, right) = memory::pair(1);
         let options = Options {
             write_time,
-            // Only the time to write is looked at.
+            // Only the time limit for writing applies.
             keepalive: None,
             silence: None,
             ..Options::default()
@@ -366,7 +367,7 @@ async fn a_frame_that_nobody_takes_ends_the_connection_after_its_time() {
     }
 }
 
-/// A transport on which nothing comes in; counts how often the driver looks.
+/// A transport on which nothing comes in; counts how often the driver polls it.
 struct Silent(Arc<AtomicUsize>);
 
 impl Transport for Silent {
@@ -402,7 +403,7 @@ impl Sink for Quiet {
     async fn close(&mut self, _code: u16, _reason: &str) {}
 }
 
-/// Waking a task costs as much as a small message does.
+/// The driver must not be woken for nothing: waking a task costs as much as a small message does.
 #[tokio::test(start_paused = true)]
 async fn the_driver_sleeps_while_others_look_at_an_idle_link() {
     let looks = Arc::new(AtomicUsize::new(0));
@@ -421,7 +422,7 @@ async fn the_driver_sleeps_while_others_look_at_an_idle_link() {
     assert!(looks.load(Ordering::Relaxed) <= before + 2);
 }
 
-/// A message that failed keeps its place in the queue, so that the link is not idle.
+/// The driver must sleep although the link is not idle: a message that failed keeps its place in the queue.
 #[tokio::test(start_paused = true)]
 async fn a_failed_message_that_nobody_replaces_lets_the_driver_sleep() {
     let looks = Arc::new(AtomicUsize::new(0));
@@ -460,7 +461,7 @@ async fn a_handler_gets_every_event_and_the_end() {
             Arc::new(Mutex::new(Vec::new())),
             unstarted.connection().clone(),
         );
-        // Sent before it is started: it waits.
+        // A message that is sent before the connection is started waits.
         right.send(Outgoing::new(message(100, b'd'))).unwrap();
         let noting = seen.clone();
         unstarted.handle_events(move |event| {

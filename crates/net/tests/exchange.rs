@@ -1,5 +1,5 @@
-//! Frames in HTTP exchanges of bounded size: the way there and back, paths that lose and refuse, and
-//! clients that do not keep to the rules.
+//! Frames in HTTP exchanges of bounded size: round trips, paths that lose and refuse bodies, and clients that
+//! violate the protocol.
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, missing_docs)]
 

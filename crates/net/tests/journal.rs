@@ -1,5 +1,5 @@
-//! A journal on real NATS servers: what was appended is read by all, once and in order, whichever server or
-//! writer is lost.
+//! A journal on real NATS servers: every appended record is read by all readers, once and in order, whichever
+//! server or writer is lost.
 
 #![cfg(feature = "jetstream")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
@@ -19,7 +19,7 @@ fn options(cluster: &NatsCluster) -> JournalOptions {
     JournalOptions::parse(&cluster.stream("JOURNAL")).unwrap()
 }
 
-/// A journal whose tail has given what was there before.
+/// Opens a journal, and reads the records that it has already.
 async fn open(options: &JournalOptions) -> (Journal, Tail, Vec<Record>) {
     let (journal, mut tail) = Journal::open(options).await.unwrap();
     let mut before = Vec::new();
@@ -44,7 +44,7 @@ async fn record(tail: &mut Tail) -> Record {
     }
 }
 
-/// Bytes that tell their number.
+/// Bytes that depend on a number.
 fn numbered(number: usize, size: usize) -> Bytes {
     let bytes: Vec<u8> = (0..size).map(|at| (number * 31 + at) as u8).collect();
     bytes.into()
@@ -93,7 +93,7 @@ async fn of_two_writers_one_is_overtaken_and_there_is_one_history() {
         .append("t", first, numbered(2, 3 * PAYLOAD))
         .await
         .unwrap();
-    // Another topic is not concerned.
+    // A record on another topic does not matter.
     one.append("u", 0, numbered(3, 5)).await.unwrap();
     let one_again = one.append("t", first, numbered(4, 1)).await;
     assert!(matches!(one_again, Err(AppendError::Overtaken { .. })));
@@ -122,7 +122,7 @@ async fn what_a_dead_writer_left_unfinished_is_invisible_and_cleaned_up_by_the_n
     let (journal, mut tail, _) = open(&options).await;
     let first = journal.append("t", 0, numbered(1, 1)).await.unwrap();
     record(&mut tail).await;
-    // As a writer that dies after two of three pieces.
+    // Does what a writer does that dies after two of three pieces.
     let client = async_nats::connect(cluster.servers()).await.unwrap();
     let context = jetstream::new(client);
     let mut left = Vec::new();
@@ -175,7 +175,7 @@ async fn a_topic_forgets_what_a_later_record_contains() {
         }
     }
     journal.forget(&useless).await.unwrap();
-    // What is deleted already is no error.
+    // Deleting messages that are deleted already is no error.
     journal.forget(&useless).await.unwrap();
     let next = journal.append("t", place, numbered(5, 5)).await.unwrap();
     let (_, _, before) = open(&options).await;
@@ -199,7 +199,8 @@ async fn no_topic_loses_what_another_one_forgets_when_servers_are_killed() {
         .enumerate()
     {
         if number == 5 {
-            // Not the last that a killed server replays: it would not know that it was committed.
+            // The deletion must not be the last entry that a killed server replays: the server would not know
+            // that it was committed.
             journal.forget(&useless).await.unwrap();
         }
         let after = last.get(topic).copied().unwrap_or(0);
@@ -246,7 +247,7 @@ async fn a_writer_does_not_go_on_behind_less_than_it_has_read() {
     assert_eq!(found, []);
 }
 
-/// Waits until the stream has a leader and all others have what it has.
+/// Waits until the stream has a leader and all other servers have what the leader has.
 async fn until_all_replicas_are_current(context: &jetstream::Context) {
     let current = async {
         loop {
@@ -306,7 +307,7 @@ async fn three_servers_of_which_each_is_killed_lose_and_double_nothing() {
     let mut history = Vec::new();
     let mut place = 0;
     for number in 0..total {
-        // Both write in turn, and each reads what the other wrote.
+        // Both programs write in turn, and each reads what the other one wrote.
         let (journal, tail, other) = match number % 2 {
             0 => (&one, &mut one_tail, &mut two_tail),
             _ => (&two, &mut two_tail, &mut one_tail),

@@ -131,7 +131,7 @@ async fn the_last_line_of_a_command_needs_no_line_break() {
 async fn what_is_over_the_limit_is_told_to_who_asked() {
     let large = format!(r#"{{"id":1,"method":"m","params":"{}"}}"#, "x".repeat(200));
     let input = format!("{large}\n{{}}\n");
-    // Nobody asked: it is the end.
+    // Without a listener for skipped messages, a message over the limit ends the connection.
     let stream = |input: &str| {
         let input = std::io::Cursor::new(input.as_bytes().to_vec());
         Stream::new(input, tokio::io::sink(), Framing::Lines, 100)
@@ -160,7 +160,7 @@ async fn what_is_over_the_limit_is_told_to_who_asked() {
     assert_eq!(skipped.recv().await, Some(expected));
     assert!(skipped.is_empty());
 
-    // Reports that nobody hears hold up the reading, and no more than a few are held.
+    // While nobody takes the reports, reading waits, and only a few reports are queued.
     let mut flood = stream(&input.repeat(1000));
     let mut skipped = flood.ends().skipped(&["id", "method"]);
     let (mut source, _sink) = flood.split();
@@ -176,9 +176,9 @@ async fn what_is_over_the_limit_is_told_to_who_asked() {
         }
     }
     assert!((1..=20).contains(&frames), "{frames}");
-    // A read that was dropped has lost none of them.
+    // The read that was dropped has lost no report.
     let mut told = 0;
-    // The end of the input is told elsewhere: the last frame is the last that comes.
+    // The end of the input is reported by `Ends`: the source returns nothing after the last frame.
     let rest = async {
         while frames < 1000 {
             assert!(matches!(source.next().await, Incoming::Frame(_)));
@@ -254,7 +254,7 @@ async fn one_direction_can_end_before_the_other() {
     far.shutdown().await.unwrap();
     ends.input_ended().await;
     assert_eq!(message(&connection).await, "{\"last\":1}");
-    // Still open the other way.
+    // The other direction is still open.
     connection.send(Outgoing::new("{}")).unwrap();
     connection.drained().await;
     ends.end_output().await;
@@ -275,7 +275,7 @@ async fn a_command_answers_and_ends_with_its_input() {
     connection.send(Outgoing::new(large.clone())).unwrap();
     assert_eq!(message(&connection).await, "{}");
     assert_eq!(message(&connection).await, large);
-    // What it says after the end of its input still arrives.
+    // The command's output after the end of its input still arrives.
     connection.send(Outgoing::new(large.clone())).unwrap();
     connection.drained().await;
     ends.end_output().await;
@@ -301,7 +301,7 @@ async fn how_a_command_ended_is_the_reason() {
             1011,
             "the command exited with status 4; the input ends within a message: 1 bytes, \"{\"…, are dropped; why did the program stop?",
         ),
-        // Somebody else holds its output; nobody waits for that one.
+        // A process that the command left behind holds its output open, and is not waited for.
         (
             "sh -c 'sleep 20 2>&- & exit 5'",
             1011,
@@ -317,7 +317,7 @@ async fn how_a_command_ended_is_the_reason() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_command_that_does_not_end_is_killed() {
-    // It says when it is ready, and does not heed the end of its input.
+    // The command reports when it is ready, and ignores the end of its input.
     let (connection, mut exited) = started(
         "sh -c 'echo {}; while :; do sleep 60; done'",
         Framing::Lines,
@@ -349,7 +349,7 @@ fn a_program_that_is_not_there_is_named() {
     assert_eq!(none.to_string(), "there is no command to start");
 }
 
-/// Takes everything, and counts in how many writes it came.
+/// Takes all bytes, and counts the writes.
 #[derive(Clone, Default)]
 struct Counted(Arc<std::sync::Mutex<(usize, Vec<u8>)>>);
 
@@ -386,9 +386,9 @@ async fn small_frames_that_follow_each_other_share_a_write() {
     for (sizes, writes) in [
         (vec![10], 1),
         (vec![10; 100], 2),
-        // What is held goes out before it grows.
+        // Held frames are written before there are too many of them.
         (vec![1000; 100], 8),
-        // A large one takes what is held along, in pieces of its own.
+        // Held frames are sent along with a large one, whose parts are written one by one and not copied.
         (vec![10, 10, 100_000, 10, 10], 6),
     ] {
         let out = Counted::default();

@@ -1,4 +1,5 @@
-//! Frames in streams: tables of what is read, split at every byte, and what a hostile writer can do.
+//! Frames in byte streams: tables of inputs, which arrive in chunks of every size, and what a hostile writer
+//! can do.
 
 #![cfg(feature = "process")]
 #![allow(clippy::unwrap_used)]
@@ -31,7 +32,7 @@ fn decode(
     }
 }
 
-/// The same however the bytes come.
+/// Checks that the result is the same for chunks of every size.
 fn check(
     framing: Framing,
     limit: usize,
@@ -237,7 +238,8 @@ fn the_other_framing_is_named_with_the_option_that_mends_it() {
 
 type Found = Result<String, Unreadable>;
 
-/// What a decoder that skips finds, to the end of the input; the error; the most that it held.
+/// What a decoder that skips large frames finds up to the end of the input, its error, and the most bytes
+/// that it held.
 fn skipping(
     framing: Framing,
     limit: usize,
@@ -366,7 +368,7 @@ fn what_is_over_the_limit_is_skipped_to_its_end() {
             vec![oversized(2 * len, None), frame("[1]")],
             None,
         ),
-        // At the end of the input.
+        // A frame that is too large at the end of the input.
         (
             Framing::Lines,
             request.to_owned(),
@@ -400,7 +402,7 @@ fn what_is_over_the_limit_is_skipped_to_its_end() {
                 announced: len as u64,
             }),
         ),
-        // Nobody waits for that many.
+        // A frame that is too large even to be skipped.
         (
             Framing::ContentLength,
             "Content-Length: 1099511627777\r\n\r\n".to_owned(),
@@ -438,7 +440,7 @@ fn what_is_skipped_is_not_held() {
     }
 }
 
-/// Writes endlessly; how much is buffered at most, and what comes of it.
+/// Writes more than the limit without end; returns the most bytes that were buffered, and the error.
 fn endless(framing: Framing, limit: usize, head: &[u8], byte: u8) -> (usize, Option<Unreadable>) {
     let mut decoder = Decoder::new(framing, limit);
     let (mut most_held, mut given, mut head) = (0, 0, head);
@@ -497,7 +499,7 @@ fn an_endless_writer_costs_no_more_than_the_limit() {
         assert_eq!(found, Some(error), "{framing}");
         assert!(held <= most, "{framing}: {held} bytes were held");
     }
-    // Empty lines are nothing, however many.
+    // Empty lines are skipped and take little memory, however many there are.
     for framing in [Framing::Lines, Framing::ContentLength] {
         let (held, found) = endless(framing, limit, b"", b'\n');
         assert_eq!(found, None);
@@ -566,7 +568,7 @@ fn headers_of_a_fixed_size_make_frames() {
         ),
         ("ab\0\0\0\x02x", vec![], 7),
         ("ab\0\0\0", vec![], 5),
-        // Blank space is no blank space in bytes.
+        // In binary frames, a space is a byte like any other.
         ("    ", vec![], 4),
         (
             "ab\0\0\0\x120123456789abcdefgh",
@@ -576,7 +578,7 @@ fn headers_of_a_fixed_size_make_frames() {
     ] {
         check(FIELD, 24, input.as_bytes(), &frames, Ok(left));
     }
-    // One more than the limit: known from the header alone, and never skipped.
+    // One byte more than the limit: an error as soon as the header has come; binary frames are never skipped.
     let too_long = |size| Unreadable::FrameTooLong {
         name: "test",
         size,
@@ -617,7 +619,7 @@ fn a_stream_that_begins_like_http_is_refused_before_any_frame() {
             ("POSTS", false),
         ] {
             for step in [1, 3, usize::MAX] {
-                // The smallest limit: not even a line that is skipped hides what it is.
+                // The smallest limit: HTTP is recognized even in a line that would be skipped.
                 let mut decoder = Decoder::new(framing, 4);
                 decoder.refuse_http();
                 decoder.skip_oversized(Some(&["id"]));

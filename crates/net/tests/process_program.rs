@@ -1,4 +1,4 @@
-//! How a command is started and ended: what is around it, what it says aside, and what is left of it.
+//! How a command is started and ended: its environment, its standard error, and that no process is left.
 
 #![cfg(all(feature = "process", unix))]
 #![allow(clippy::unwrap_used)]
@@ -53,7 +53,7 @@ async fn message(connection: &Connection) -> Option<String> {
     }
 }
 
-/// Whether a process is there; one that nobody has waited for counts as gone.
+/// Whether a process runs; a zombie, for which its parent has not waited, counts as gone.
 fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| {
@@ -98,7 +98,7 @@ fn tempfile_dir() -> String {
 
 #[tokio::test]
 async fn what_it_says_aside_is_kept_to_the_end() {
-    // More than a pipe holds, and nobody takes it but us.
+    // More than a pipe holds: the command blocks unless its standard error is read.
     let script = "i=0; while [ $i -lt 20000 ]; do echo line $i >&2; i=$((i+1)); done; printf '\\033[1mlast\\033[0m words' >&2; exit 3";
     let program = shell(script).stderr(Stderr::Keep(20));
     let (connection, mut exited, tail) = started(&program, SECOND);
@@ -117,17 +117,17 @@ async fn a_command_is_asked_to_end_before_it_is_killed() {
     let (connection, mut exited, tail) = started(&program, Duration::from_secs(30));
     assert_eq!(message(&connection).await.as_deref(), Some("{}"));
     connection.close(1000, "enough");
-    // Well before it would be killed.
+    // It ends well before it would be killed.
     let ended = tokio::time::timeout(Duration::from_secs(20), connection.ended());
     ended.await.unwrap();
     assert_eq!(exited.status().await.unwrap().code(), Some(7));
-    // A shell may have a word of its own before.
+    // A shell may write a line of its own before this one.
     assert!(tail.unwrap().text().ends_with("[1]\n"));
 }
 
 #[tokio::test]
 async fn all_of_a_group_is_killed() {
-    // Neither heeds anything, and the second holds the pipes.
+    // Both processes ignore SIGTERM and the end of their input, and the second one holds the pipes open.
     let script = "trap '' TERM; sleep 1000 & echo \"[$$,$!]\"; while :; do sleep 0.01; done";
     for ended in ["closed", "killed", "dropped"] {
         let program = shell(script).terminate_after(Duration::from_millis(20));
@@ -178,7 +178,7 @@ async fn what_a_command_left_behind_goes_where_that_is_asked() {
 
 #[tokio::test]
 async fn the_last_words_of_a_command_that_reads_nothing_are_heard() {
-    // It ends while we write: what it said before counts, and not the broken pipe.
+    // The command ends while we write: its output and its exit status are reported, and not the broken pipe.
     let (connection, _, _) = started(&shell("read line; echo '[\"last\"]'; exit 4"), SECOND);
     let large = format!("[\"{}\"]", "x".repeat(4 << 20));
     for _ in 0..4 {

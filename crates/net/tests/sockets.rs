@@ -1,4 +1,5 @@
-//! Streams over TCP and Unix sockets: what a hostile peer can hold, and what the last bytes survive.
+//! Streams over TCP and Unix sockets: how much memory and time a hostile peer can take, and that the last
+//! bytes arrive.
 
 #![cfg(all(feature = "process", feature = "ws"))]
 #![allow(clippy::unwrap_used)]
@@ -38,7 +39,8 @@ async fn a_message_that_does_not_become_whole_is_given_up() {
             source.next().await,
             Incoming::Frame(Frame::Text("{}".into()))
         );
-        // Reads what is there; the time of the paused clock passes only once all of it is read.
+        // Reads all bytes that have come before the clock is paused: a paused clock advances only if nothing
+        // is left to read.
         tokio::select! {
             incoming = source.next() => panic!("{incoming:?}"),
             () = tokio::time::sleep(Duration::from_millis(200)) => {}

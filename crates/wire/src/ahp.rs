@@ -96,9 +96,9 @@ impl Ahp {
         }
     }
 
-    /// Whether a JSON-RPC object of this size can go out, judged by its size alone, so that nobody has
-    /// to look into it. Where a transport escapes frames or carries them as lines, a message may pass
-    /// here and still be refused when the link plans it.
+    /// Whether a JSON-RPC object of this size can be sent, judged by its size alone, without reading it.
+    /// Where a transport escapes frames or carries them as lines, a message may pass here and still be
+    /// refused when the link plans it.
     pub fn fits(
         size: usize,
         may_cut: bool,
@@ -190,7 +190,7 @@ impl Wire for Ahp {
         let peer = options.peer.limits();
         let peer_frame = peer.map_or(usize::MAX, |peer| peer.frame);
         within_message_limit(size, peer)?;
-        // Asked only where it matters: a large message is looked at once.
+        // Searched only if it matters, so that a large message is read no more than once.
         let broken = || cap.lines && has_line_break(message);
         if whole <= cap.whole_limit() && size <= peer_frame && !broken() {
             return Ok(Plan::Whole);

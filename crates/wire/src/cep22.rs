@@ -432,7 +432,7 @@ fn count(
     while at < size {
         let end = growth.fit(message, at, room);
         let piece = &message[at..end];
-        // Only bytes that are no text can be cut so that a piece is empty.
+        // Only bytes that are not UTF-8 can be cut so that a piece is empty.
         if piece.is_empty() || !options.known_text && !is_utf8(piece) {
             return Err(SendError::NotUtf8);
         }
@@ -634,7 +634,7 @@ mod tests {
                 assert_eq!(counted, expected, "{wrong:x} at {at}");
             }
         }
-        // One frame, and what is no text at all.
+        // A message in one frame, and bytes that are not UTF-8.
         assert_eq!(plan(b"short", false), Ok(Plan::Whole));
         assert_eq!(plan(b"short \xff", false), Err(SendError::NotUtf8));
         assert_eq!(plan(&[0x80; 500], true), Err(SendError::NotUtf8));

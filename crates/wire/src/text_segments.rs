@@ -1,5 +1,5 @@
-//! AHP's segments for any text. Two gateways use them between each other: a program behind them may send
-//! lines that are no JSON-RPC, and neither gateway reads them.
+//! AHP's segments for any text, used between two gateways: a program behind one of them may send lines that
+//! are not JSON-RPC, and neither gateway reads them.
 
 use breakbulk_link::{
     Assembled, Carries, Fault, FaultKind, Frame, Inbound, Key, Part, Piece, Pieces, Plan,

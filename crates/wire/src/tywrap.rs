@@ -257,8 +257,8 @@ impl Tywrap {
         while at < size {
             let end = growth.fit(message, at, room);
             let piece = &message[at..end];
-            // A text is cut between characters, so it is valid if all its pieces are; only bytes that are no
-            // text can be cut so that a piece is empty.
+            // A text is cut between characters, so it is valid if all its pieces are; only bytes that are not
+            // UTF-8 can be cut so that a piece is empty.
             if piece.is_empty() || !options.known_text && simdutf8::basic::from_utf8(piece).is_err()
             {
                 return Err(SendError::NotUtf8);
@@ -376,8 +376,8 @@ impl Wire for Tywrap {
 
     fn read<'a>(&self, frame: &'a Frame) -> Result<Inbound<'a>, Fault> {
         let (bytes, text) = text(frame)?;
-        // Most lines are messages: one scan finds that, and the parts of the message. Whatever it does not
-        // take is judged by the general parser.
+        // Most lines are messages: one scan recognizes a message and finds its parts. The general parser
+        // decides on every line that the scan does not accept.
         let mut is_frame = false;
         let mut outline = Outline::default();
         let is_object = outline.fill(bytes, |name| {

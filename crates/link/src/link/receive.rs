@@ -27,7 +27,7 @@ const REPLIES: usize = 256;
 /// The longest control message, in bytes; real ones are a few letters.
 pub(super) const CONTROL_MAX: usize = 1024;
 
-/// What became of a frame that was not a message by itself.
+/// The result for a frame that was handled completely while it was read.
 struct Handled(Result<Received, Fault>);
 
 impl Link {
@@ -36,8 +36,8 @@ impl Link {
         if self.closed.is_some() {
             return Received::Ignored;
         }
-        // What became of a message in one frame is written where the caller finds it, and moved nowhere:
-        // most messages are such.
+        // A message in one frame, the most frequent kind, returns right here: its result is written directly
+        // to the caller's place, and not moved.
         let handled = match self.read_frame(now, &frame) {
             Ok(Inbound::Whole(message, shape)) => {
                 let skip = frame.bytes().len().saturating_sub(message.len());
@@ -76,7 +76,7 @@ impl Link {
         true
     }
 
-    /// Reads a frame. The error is what became of it, if that is known already.
+    /// Reads a frame. The error is the final result of a frame that needs no further handling.
     #[inline]
     fn read_frame<'a>(&mut self, now: Instant, frame: &'a Frame) -> Result<Inbound<'a>, Handled> {
         let (size, limit) = (frame.bytes().len(), self.config.limits.frame);
@@ -98,10 +98,10 @@ impl Link {
             .map_err(|fault| Handled(Err(fault)))
     }
 
-    /// Handles a frame that is no message by itself.
+    /// Handles every frame that is not a message in one frame.
     fn other(&mut self, now: Instant, inbound: Inbound<'_>) -> Result<Received, Fault> {
         match inbound {
-            // Handled before, where the frame is.
+            // Does not occur: `handle_frame`, which owns the frame, handles messages in one frame itself.
             Inbound::Whole(..) => Ok(Received::Ignored),
             Inbound::Piece(piece) => {
                 let mut taken = self.piece(now, &piece);

@@ -272,9 +272,9 @@ impl Link {
         }
     }
 
-    /// Makes the frame of a message that is not planned yet and goes in one frame, which is then done. Most
-    /// messages are such, and nothing has to be remembered of them. `None` leaves all as it was, but for a
-    /// plan that was made: [`advance`](Self::advance) goes on.
+    /// Plans a message and, if it fits in one frame, makes that frame and removes the message at once: most
+    /// messages are such, and no state has to be kept for them. If this returns `None`, no frame was made,
+    /// and [`advance`](Self::advance) continues with the message and with its plan, if one was made.
     #[inline]
     fn send_whole(&mut self, lane: Lane, id: TransferId, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.config.confirm.is_some() {

@@ -1,4 +1,4 @@
-//! The rows against the verified cells, written again by hand.
+//! Compares the rows of the table with the verified values, which are written here a second time by hand.
 
 use super::*;
 

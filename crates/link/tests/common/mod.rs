@@ -18,7 +18,7 @@ pub(crate) enum Kit {
     Tywrap,
     /// A bridge: requests come in, one burst after the other.
     Bridge,
-    /// A server: it accepts.
+    /// A server, which answers an opening frame with an accept.
     Cep22,
     Loro,
     Whole,
@@ -43,7 +43,7 @@ impl Kit {
         Self::Loro,
         Self::Whole,
     ];
-    /// Those that know pieces, each format once.
+    /// The wires with pieces, each format once.
     pub(crate) const CUTTING: [Self; 4] = [Self::Ahp, Self::Tywrap, Self::Cep22, Self::Loro];
 
     pub(crate) fn name(self) -> &'static str {
@@ -157,7 +157,7 @@ impl Kit {
         self.special(number, progress, "end").frame()
     }
 
-    /// A CEP-22 frame of nothing but its type.
+    /// A CEP-22 frame with a token, a progress number and a frame type, but without content.
     pub(crate) fn special(self, number: u64, progress: u64, frame_type: &str) -> Fields {
         Fields(self, vec![])
             .set("progressToken", &format!("\"t{number}\""))

@@ -1,4 +1,4 @@
-//! An allocator that counts, for each thread: tests run side by side.
+//! An allocator that counts separately for each thread, because tests run in parallel.
 
 #![allow(unsafe_code, reason = "a counting allocator cannot be written without")]
 #![allow(dead_code, reason = "not every test needs all of it")]
@@ -16,7 +16,7 @@ thread_local! {
 struct Counting;
 
 fn count(bytes: isize, allocated: Option<usize>) {
-    // A thread that is going away counts no more.
+    // The counters of a thread that is ending are gone: nothing is counted then.
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
     if let Some(size) = allocated {
         let add = |(calls, bytes)| (calls + 1, bytes + size);

@@ -1,4 +1,4 @@
-//! The attacks, each as a script per wire or a reason why the wire does not know it.
+//! The attacks: for each wire a script, or the reason why the attack does not apply to it.
 
 mod content;
 mod ends;
@@ -57,7 +57,7 @@ impl Table<'_> {
         self.0.push((name.into(), Box::new(script)));
     }
 
-    /// Frames of a wire with pieces.
+    /// Adds an attack by these frames, for the wires with pieces.
     fn frames(&mut self, name: impl Into<String>, frames: impl Fn(Kit) -> Vec<Frame> + 'static) {
         self.add(name, move |kit| match kit {
             Kit::Whole => Err(NO_PIECES),
@@ -65,7 +65,7 @@ impl Table<'_> {
         });
     }
 
-    /// Raw text frames, the same for all text wires.
+    /// Adds an attack by a raw text frame, the same for all text wires.
     fn text(&mut self, name: impl Into<String>, text: impl Fn() -> String + 'static) {
         self.add(name, move |kit| match kit {
             Kit::Loro => Err(NO_JSON),
@@ -73,7 +73,7 @@ impl Table<'_> {
         });
     }
 
-    /// A frame of pieces whose JSON was tampered with, after a proper opening.
+    /// Adds an attack by a piece whose JSON was tampered with, after a valid opening frame.
     fn tampered(
         &mut self,
         name: impl Into<String>,
@@ -91,7 +91,7 @@ impl Table<'_> {
         });
     }
 
-    /// A rule of one format.
+    /// Adds an attack that applies to these wires only.
     fn only(
         &mut self,
         kits: &'static [Kit],

@@ -1,4 +1,4 @@
-//! Data that is no text, no base64, or no message once it is assembled.
+//! Attacks by data that is not text, not base64, or not a message once it is assembled.
 
 use breakbulk_link::Frame;
 use sha2::Digest;

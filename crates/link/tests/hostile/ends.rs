@@ -1,4 +1,4 @@
-//! Frames at the wrong time, and ends that are early, late or of something else.
+//! Attacks by frames at the wrong time: late pieces, and closing, accept and abort frames out of place.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(super) fn time(attacks: &mut Vec<Attack>) {
             let mut script = steps(opened(kit, 3, 3, [(0, &b"x"[..])]));
             script.push(Step::Discard(kit.key(1)));
             script.extend(steps((1..3).map(|index| kit.piece(1, index, 3, 3, b"x"))));
-            // The last piece came by: the key may be used again.
+            // The last piece of the discarded transfer has come: the key may be used again.
             script.extend(steps(kit.transfer(1, MESSAGE, 10)));
             Ok(script)
         }

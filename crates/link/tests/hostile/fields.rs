@@ -1,5 +1,5 @@
-//! Frames with one field that is not as it should be: missing, twice, of another kind, out of range;
-//! and keys, which the peer chooses.
+//! Attacks by frames with one invalid field (missing, twice, of another type, out of range), and by keys,
+//! which the peer chooses.
 
 use sha2::Digest;
 
@@ -100,7 +100,7 @@ pub(super) fn fields(attacks: &mut Vec<Attack>) {
             kit.piece_fields(2, 0, 1, 4, b"oops"),
         );
         let raw = &last.1.iter().find(|(known, _)| known == name).unwrap().1;
-        // It looks as the wire itself writes it, up to its last member.
+        // The frame has exactly the form that the wire writes, except for its last member.
         let mut frames: Vec<Step> = steps(kit.open(2, 1, 4, &sha2::Sha256::digest(b"oops").into()));
         frames.push(Step::Discard(kit.key(1)));
         frames.push(Step::Frame(first.add(name, raw).frame()));

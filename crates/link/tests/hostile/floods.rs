@@ -1,4 +1,4 @@
-//! Too much: in one message, declared or not, and in many.
+//! Attacks by too much data: in one message, declared or not, and in many.
 
 use breakbulk_link::Frame;
 

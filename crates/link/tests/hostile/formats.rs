@@ -1,4 +1,4 @@
-//! What only one format forbids.
+//! Attacks on rules that only one format has.
 
 use breakbulk_link::Frame;
 

@@ -1,4 +1,4 @@
-//! Pieces and openings out of order, twice, late, or at odds with each other.
+//! Attacks by pieces and opening frames that are out of order, repeated, late, or contradict each other.
 
 use sha2::Digest;
 

@@ -1,4 +1,4 @@
-//! Frames that nobody can read: the wrong carrier, no text, no JSON, cut short.
+//! Attacks by frames that cannot be read: of the wrong kind (text or binary), not UTF-8, not JSON, cut short.
 
 use breakbulk_link::Frame;
 

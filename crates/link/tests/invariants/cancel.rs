@@ -1,4 +1,4 @@
-//! Transfers that end before their time: cancelled, not accepted, aborted, discarded, superseded.
+//! Transfers that end early: cancelled, not accepted, aborted, discarded, superseded.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{Bench, MESSAGE, link, message, outgoing, send_error};
 
 #[test]
 fn cancelling_follows_the_rule_of_the_format() {
-    // Before the first frame, after it, in the middle, and once all is out but not confirmed.
+    // Cancelled before the first frame, after it, in the middle, and when all are sent but not confirmed.
     use Cancelled::{Stopped, TooLate, Unsent};
     for (kit, outcomes) in [
         (Kit::Ahp, [Unsent, TooLate, TooLate, TooLate]),

@@ -1,4 +1,4 @@
-//! What the transport says of a frame: nothing is retried by itself (8), and some wait for its word.
+//! The transport's reports on frames: nothing is retried by itself (8), and some frames wait for a report.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ fn invariant_8_a_refused_or_lost_frame_ends_its_message_and_nothing_is_sent_agai
                 bench.confirm(outcome);
                 let events = bench.events();
                 if kit == Kit::Ahp {
-                    // It cannot take a group back, and a hole would hide behind the next message.
+                    // AHP cannot abort a group, and the receiver would not notice the gap once the next
+                    // message came.
                     assert_eq!(bench.link.closed().map(|closed| closed.code), Some(4413));
                     continue;
                 }
@@ -70,7 +71,7 @@ fn invariant_8_a_message_that_was_too_large_is_not_planned_again_by_itself() {
     );
 }
 
-// Beside the invariants.
+// Other properties than the invariants.
 
 #[test]
 fn confirmed_frames_go_out_in_the_window_of_the_format() {

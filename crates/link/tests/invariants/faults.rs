@@ -95,7 +95,7 @@ fn invariant_7_what_a_fault_ends_is_what_the_rules_say() {
 // WIRE-1
 #[test]
 fn invariant_7_the_general_form_has_the_last_word() {
-    // A frame that looks as the wire writes it, with members after it that change its meaning.
+    // A frame that begins exactly as the wire writes it, and whose further members change its meaning.
     let kit = Kit::Tywrap;
     let lookalike = |number, other: &str| {
         kit.piece_fields(number, 0, 1, 4, b"oops")
@@ -109,14 +109,14 @@ fn invariant_7_the_general_form_has_the_last_word() {
         panic!("{events:?}")
     };
     assert_eq!(message.key, Some(kit.key(2)), "of two ids the last wins");
-    // Even if the first of them is one that we want no more of.
+    // Even if the first of the two ids is discarded.
     bench.link.discard(kit.key(1));
     assert!(matches!(bench.take(lookalike(1, "2")), Received::Done(_)));
     assert_eq!(bench.link.discarded(), 1, "its last frame has not come by");
     bench.link.discard(kit.key(2));
     assert_eq!(bench.take(lookalike(1, "2")), Received::Ignored);
     assert_eq!(bench.link.discarded(), 1);
-    // An unknown token in front, a known one behind.
+    // The first token in the frame is unknown, the second one, which counts, is known.
     let kit = Kit::Cep22;
     let mut bench = Bench::new(link(kit, |_| {}));
     bench.take(kit.open(2, 1, 4, &[0; 32]).unwrap());
@@ -135,7 +135,7 @@ fn invariant_7_the_general_form_has_the_last_word() {
 #[test]
 fn a_bad_start_is_answered_only_where_no_transfer_is_under_way() {
     let kit = Kit::Cep22;
-    // It declares no size and no digest.
+    // A `start` that declares no size and no digest.
     let bad = || {
         let start = kit.special(1, 1, "start");
         start.set("completionMode", "\"render\"").frame()
@@ -167,7 +167,7 @@ fn a_fault_that_closes_the_link_is_told_once_by_its_close() {
         }));
         let garbage = match kit.whole(MESSAGE) {
             Frame::Text(bytes) => Frame::Binary(bytes),
-            // Text of such a wire is its transport's own.
+            // On a binary wire, a text frame would be a control message of its transport, and not a fault.
             Frame::Binary(_) => Frame::Binary(Bytes::from_static(&[0xff])),
         };
         let Received::Fault(fault) = bench.take(garbage) else {

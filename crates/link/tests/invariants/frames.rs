@@ -32,14 +32,15 @@ fn invariant_3_a_frame_is_made_when_it_is_asked_for_and_the_message_is_not_copie
             made += 1;
         }
         assert!(made > 100);
-        // The link holds a share of the same bytes and lets go of it.
+        // The link shared the caller's bytes instead of copying them, and has released them by now.
         assert!(bytes.is_unique(), "{kit:?}");
     }
 }
 
 #[test]
 fn invariant_3_a_message_is_planned_when_its_turn_comes() {
-    // A cap that shrinks while a message waits counts for it, also where it was planned elsewhere.
+    // A cap that shrinks while a message waits applies to it, even if it was planned on another
+    // thread before.
     for elsewhere in [None, Some(0)] {
         for kit in Kit::CUTTING {
             let mut bench = Bench::new(link(kit, |config| config.plan_elsewhere = elsewhere));
@@ -89,7 +90,7 @@ fn invariant_3_a_plan_for_an_older_cap_is_made_again() {
     bench.link.handle_planned(fresh.run());
     assert_eq!(bench.next(), Some((1, FrameKind::Open)));
 
-    // The plan of a message that was cancelled meanwhile leads nowhere.
+    // The plan of a message that was cancelled in the meantime is dropped.
     let id = bench.send(outgoing(kit, 3, 5000).in_lane(Lane(2)));
     bench.tags();
     let job = bench.link.poll_plan().unwrap();
@@ -156,11 +157,11 @@ fn invariant_6_the_seed_is_all_the_randomness() {
     }
 }
 
-// Beside the invariants.
+// Other properties than the invariants.
 
 #[test]
 fn sending_and_receiving_wires_may_differ() {
-    // SSE: loro up, JSON down.
+    // As over SSE: the client sends loro frames, the server sends JSON text.
     let mut client = Link::new(
         Arc::new(Loro),
         Arc::new(Whole::TEXT),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::common::Kit;
 use crate::{Bench, link, message, outgoing, send_error};
 
-/// The frames of all wires with pieces but tywrap's may be mixed.
+/// The wires with pieces that may interleave frames of several messages: all but tywrap.
 const MIXING: [Kit; 3] = [Kit::Ahp, Kit::Cep22, Kit::Loro];
 
 #[test]
@@ -52,7 +52,7 @@ fn invariant_4_a_small_message_waits_for_one_frame_of_the_bulk_at_most() {
             for _ in 0..begun {
                 bench.next().unwrap();
             }
-            // Several at once, each in a lane of its own, and two in one lane.
+            // Four small messages at once, two in each of two lanes.
             for number in 0..4 {
                 bench.send(
                     outgoing(kit, 1000 + number, 100).in_lane(Lane(1000 + number as u32 / 2 * 2)),
@@ -76,8 +76,9 @@ fn invariant_4_a_small_message_waits_for_one_frame_of_the_bulk_at_most() {
     }
 }
 
-/// Off, messages begin in the order in which they were sent: a receiver that remembers what was open
-/// when a message came needs that, or a small one would hide a large one that has not begun.
+/// With `small_first` off, messages begin in the order in which they were sent. A receiver that remembers
+/// which transfers were open when a message came needs that: it could not know that a small message has
+/// overtaken a large one which has not begun.
 // AHP-16
 #[test]
 fn invariant_4_messages_begin_in_their_order_where_small_ones_may_not_go_first() {
@@ -147,7 +148,7 @@ fn invariant_4_lanes_wait_for_the_peers_slots_and_wake_when_it_allows_more() {
     };
     bench.link.set_peer(limits(1));
     for lane in 0..3 {
-        // The first is long under way when the peer allows more.
+        // The first transfer is still being sent when the peer allows more of them.
         let size = if lane == 0 { 50_000 } else { 2500 };
         bench.send(outgoing(kit, lane, size).in_lane(Lane(lane as u32)));
     }
@@ -174,7 +175,7 @@ fn invariant_4_lanes_wait_for_the_peers_slots_and_wake_when_it_allows_more() {
     assert_eq!(rest, [10, 11, 12]);
 }
 
-// Beside the invariants.
+// Other properties than the invariants.
 
 #[test]
 fn two_transfers_under_way_with_one_key_are_refused() {

@@ -144,7 +144,7 @@ fn invariant_1_a_rejected_message_comes_back_and_room_is_told_once() {
     assert_eq!(bench.tags(), [2, 3]);
     assert_eq!(bench.words(), ["sent 2", "sent 3"]);
 
-    // By bytes; a message larger than the queue goes in alone.
+    // The limit in bytes: a message that is larger than the limit is accepted only into an empty queue.
     bench.send(outgoing(Kit::Ahp, 5, 5000));
     let rejected = bench
         .link

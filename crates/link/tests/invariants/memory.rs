@@ -1,4 +1,4 @@
-//! What is not taken away counts (2) and stops whoever sends it (9).
+//! Memory stays charged until it is released (2), and a slow reader delays only its own sender (9).
 
 use breakbulk_link::{Budget, Config, FaultKind, Frame, FrameKind, Link, Received};
 use breakbulk_wire::Ahp;
@@ -24,7 +24,7 @@ fn invariant_2_a_message_stays_charged_until_the_application_drops_it() {
             "{kit:?}: {}",
             bench.link.memory()
         );
-        // The link may be gone before the message is.
+        // A message stays charged even after its link was dropped.
         let budget = Budget::new(50_000);
         let other = Link::new(
             kit.wire(),
@@ -59,7 +59,7 @@ fn invariant_2_a_full_table_refuses_or_evicts_by_rule() {
         }
         assert_eq!(bench.words(), words, "{kit:?}");
         if kit == Kit::Loro {
-            // The oldest is the one that went.
+            // The oldest transfer was evicted.
             let late = bench.take(kit.piece(1, 0, 2, 100, b"x"));
             assert!(matches!(late, Received::Unmatched(_)), "{late:?}");
             assert_eq!(bench.take(kit.piece(2, 0, 2, 100, b"x")), Received::Pending);
@@ -84,7 +84,7 @@ fn invariant_2_received_bytes_of_all_transfers_evict_the_oldest_once() {
         (bench.words(), bench.link.pending_bytes()),
         (vec!["failed evicted".to_owned()], 800)
     );
-    // The only one that is left must go itself, and is told of once.
+    // The only transfer that is left is evicted itself, and that is reported once.
     assert!(matches!(
         bench.take(kit.piece(2, 2, 10, 5000, &[0; 400])),
         Received::Fault(_)
@@ -132,7 +132,7 @@ fn invariant_2_the_processes_shortage_is_no_fault_of_the_peer_and_evicts_nobody(
         "nobody else's transfer goes"
     );
     assert!(budget.used() <= 30_000);
-    // Where the format can only close, it says that it is our own shortage.
+    // If the format can only close the link, the reason says that this side lacks memory.
     let mut ahp = Bench::new(Link::new(
         Kit::Ahp.wire(),
         Kit::Ahp.wire(),
@@ -149,7 +149,7 @@ fn invariant_2_the_processes_shortage_is_no_fault_of_the_peer_and_evicts_nobody(
 
 #[test]
 fn invariant_2_a_failed_drain_leaves_no_bytes_behind() {
-    // What waits must move into the buffer while both are there; if that fails, all is given back.
+    // Moving a stashed piece into the buffer takes memory for both; if that fails, all of it is released.
     for kit in [Kit::Tywrap, Kit::Loro] {
         let mut bench = Bench::new(link(kit, |config| config.limits.memory = 14_000));
         if let Some(open) = kit.open(1, 3, 30_000, &[0; 32]) {

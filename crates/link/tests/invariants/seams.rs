@@ -1,4 +1,5 @@
-//! What peers above the link build on: openings told, leave told, room made only for what is kept.
+//! What layers above the link rely on: openings and accepts are reported, reading stops in time, and room is
+//! made only for pieces that are stored.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ fn a_transfer_that_was_told_as_opened_has_an_end() {
         let words = bench.words();
         assert!(words[0].starts_with("opened"), "{kit:?}: {words:?}");
         assert_eq!(words.last().unwrap(), "message 200", "{kit:?}");
-        // The silent sweep of AHP is silent on the wire alone.
+        // AHP drops a transfer that times out without telling the peer; the application gets an event all
+        // the same.
         if kit != Kit::Tywrap {
             bench.take(kit.transfer(2, &message(200), 50).remove(0));
             bench.pass(std::time::Duration::from_secs(1000));
@@ -52,7 +54,7 @@ fn leave_is_told_and_answers_name_the_transfer_they_answer() {
     }
 }
 
-/// A retried fragment near the limit of all pending bytes must not push its own batch out.
+/// A retried fragment near the limit on all pending bytes must not evict its own batch.
 #[test]
 fn nothing_makes_room_for_a_piece_that_is_here_already() {
     let kit = Kit::Loro;
@@ -72,7 +74,7 @@ fn nothing_makes_room_for_a_piece_that_is_here_already() {
     }
 }
 
-/// A burst that stops near its end, and with it near the end of the memory, must not wedge the bridge.
+/// A burst that stops near its end, when it has taken nearly all memory, must not block the bridge.
 #[test]
 fn an_unfinished_burst_never_stands_in_the_way_of_the_next() {
     let kit = Kit::Bridge;
@@ -86,7 +88,7 @@ fn an_unfinished_burst_never_stands_in_the_way_of_the_next() {
     let frames = kit.transfer(2, &message(8000), 1000);
     let last = frames.into_iter().map(|frame| bench.take(frame)).last();
     assert!(matches!(last, Some(Received::Done(_))), "{last:?}");
-    // And a plain line just as well.
+    // A message in one line must not be blocked either.
     drop(bench.events());
     for frame in &kit.transfer(3, &message(8000), 1000)[..7] {
         bench.take(frame.clone());
@@ -108,7 +110,7 @@ fn reading_stops_before_finished_messages_fill_the_memory() {
             bench.take(kit.whole(&message(900))),
             Received::Done(_)
         ));
-        // Taken out of the queue, but not dropped.
+        // The application has taken these messages, but not dropped them.
         taken.extend(bench.events());
     }
     assert!(taken.len() >= 2, "{}", taken.len());
@@ -165,7 +167,8 @@ fn answers_and_lanes_take_turns() {
     assert_eq!(answers.count(), 3, "{kinds:?}");
 }
 
-/// Without outcomes for each frame nobody knows what a lost one belonged to.
+/// If the transport does not report on each frame, the link cannot know which message a lost frame
+/// belonged to.
 // WIRE-6
 #[test]
 fn a_lost_frame_of_a_transport_that_confirms_nothing_ends_the_link() {
@@ -204,7 +207,7 @@ fn text_that_is_no_text_is_never_sent_as_text() {
     }
 }
 
-/// A flood of pings must cost neither memory nor the turn of messages.
+/// A flood of pings must neither take memory nor hold up messages.
 #[test]
 fn a_control_word_goes_first_and_once_and_few_of_them_wait() {
     let mut bench = Bench::new(link(Kit::Loro, |_| {}));

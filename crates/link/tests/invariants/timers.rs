@@ -1,4 +1,4 @@
-//! What time ends, and what is told on the way.
+//! Timeouts, and the progress reports of large transfers.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn timers_have_names_and_end_what_the_rules_say() {
         assert_eq!(bench.words(), words, "{kit:?}");
         assert!(bench.link.closed().is_none());
     }
-    // Idle time begins anew with each piece, age does not.
+    // The idle time starts again with each piece, the age does not.
     let kit = Kit::Ahp;
     let mut bench = Bench::new(link(kit, |_| {}));
     let mut pieces = 0;
@@ -59,7 +59,7 @@ fn timers_have_names_and_end_what_the_rules_say() {
 fn a_slow_transfer_arrives_and_one_that_only_drips_is_given_up() {
     let kit = Kit::Loro;
     let large = message(24 << 20);
-    // 24 MiB in pieces of 100 KiB over 10 and 1.5 Mbit/s, and in one piece each 29 s.
+    // 24 MiB in pieces of 100 KiB over 10 and 1.5 Mbit/s, and in pieces of 1 MiB, one every 29 s.
     for (size, piece, pause) in [
         (24 << 20, 100 << 10, Duration::from_millis(82)),
         (24 << 20, 100 << 10, Duration::from_millis(546)),
@@ -74,7 +74,7 @@ fn a_slow_transfer_arrives_and_one_that_only_drips_is_given_up() {
         }
         assert!(matches!(last, Received::Done(_)), "{pause:?}: {last:?}");
     }
-    // A byte each 29 s: never idle for long, and never done.
+    // One byte every 29 s: the transfer is never idle for too long, and never finishes.
     let mut bench = Bench::new(link(kit, |_| {}));
     let pieces = kit.transfer(1, &large[..1000], 1);
     let mut taken = pieces.into_iter();
@@ -89,7 +89,7 @@ fn a_slow_transfer_arrives_and_one_that_only_drips_is_given_up() {
         declared: Some(1000),
     };
     assert_eq!(bench.words(), ["failed timed-out"]);
-    // Whoever sends the rest learns that it is for nothing.
+    // The sender of the remaining pieces learns that the transfer has ended, and why.
     let late = bench.take(taken.next().unwrap());
     let unmatched = Unmatched {
         key: kit.key(1),
@@ -117,7 +117,7 @@ fn a_transfer_that_is_slower_than_the_peer_allows_says_so() {
         let mut bench = Bench::new(link(kit, |_| {}));
         bench.link.set_peer(PeerSupport::Yes(limits(from_last)));
         bench.send(outgoing(kit, 1, 50_000));
-        // A frame each 20 s: too slow for a peer that counts from the first.
+        // One frame every 20 s: too slow for a peer whose timeout counts from the first frame.
         for _ in 0..4 {
             bench.next();
             bench.pass(second * 20);

@@ -1,4 +1,5 @@
-//! The oracles. They know the formats from their descriptions, and nothing of the code.
+//! The oracles: sizes and messages computed from the formats' descriptions, independently of the code
+//! under test.
 
 use std::collections::BTreeMap;
 
@@ -126,7 +127,7 @@ pub(crate) fn line_len(frame: &[u8]) -> usize {
 }
 
 pub(crate) fn ascii_line_len(frame: &[u8]) -> usize {
-    // A plain message goes out as the caller wrote it; only frames are the wire's own text.
+    // Only frames must be ASCII: a message in one line is sent as the caller wrote it.
     assert!(frame.is_ascii() || !frame.starts_with(br#"{"__tywrap_frame__"#));
     line_len(frame)
 }
@@ -142,7 +143,7 @@ pub(crate) fn cep22_data(frame: &[u8]) -> usize {
     match json(frame)["params"]["cvm"]["frameType"].as_str() {
         None => frame.len(),
         Some("chunk") => json(frame)["params"]["cvm"]["data"].as_str().unwrap().len(),
-        // The envelope is free.
+        // The envelope does not count.
         Some(_) => 0,
     }
 }

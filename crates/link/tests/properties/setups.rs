@@ -1,4 +1,4 @@
-//! Every wire with every way its cap may count, and messages, caps and links for it.
+//! Test setups: every wire with every way to count its cap, and messages, caps and links for each.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Setup {
     pub(crate) peer: PeerSupport,
     pub(crate) cap: fn(usize) -> Cap,
     pub(crate) key: fn(u64) -> Option<Key>,
-    /// What a frame counts against the cap, by somebody who does not know how the wire plans.
+    /// How much a frame counts against the cap, computed independently of the wire's planning.
     pub(crate) weigh: fn(&[u8]) -> usize,
     /// The message that these frames carry.
     pub(crate) join: fn(&[Vec<u8>]) -> Vec<u8>,
@@ -214,7 +214,7 @@ pub(crate) fn link(setup: &Setup, cap: Cap, seed: u64) -> Link {
     link
 }
 
-// Messages by chance.
+// Random messages.
 
 fn random_json(random: &mut Random, length: u64) -> Vec<u8> {
     let kinds: [&[char]; 4] = [
@@ -228,7 +228,7 @@ fn random_json(random: &mut Random, length: u64) -> Vec<u8> {
         .map(|_| kind[random.below(8) as usize])
         .collect();
     let text = serde_json::to_string(&text).unwrap();
-    // White space that is legal in JSON, and no line can carry.
+    // White space that is legal in JSON, but cannot be sent in a line.
     let gap = if random.one_in(8) { "\r\n" } else { "" };
     format!(
         r#"{{"jsonrpc":"2.0",{gap}"id":{},"method":"m","params":[{text}]}}"#,

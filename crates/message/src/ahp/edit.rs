@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn applied_actions_are_taken_out() {
-        // `a` to `d` stand for actions 1 to 4, `!` for what is no action.
+        // `a` to `d` stand for actions 1 to 4, `!` for an element that is not an action.
         let case = |actions: &str| {
             let mut text = String::new();
             for letter in actions.chars() {

@@ -31,7 +31,8 @@ impl MessageTooLarge {
         self.response_with_text(id, code, &self.to_string())
     }
 
-    /// The same in other words, where AHP's own remedies are none: for other programs' messages.
+    /// Like [`response`](Self::response), but with this text: for messages of other protocols, in which the
+    /// remedies that AHP's text names do not exist.
     pub fn response_with_text(&self, id: &RawValue, code: i32, words: &str) -> String {
         jsonrpc::error(Some(id.get()), code, words, Some(&self.data()))
     }

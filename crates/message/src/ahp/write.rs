@@ -105,7 +105,7 @@ fn request(id: u64, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
 
-/// The `capabilities` member, to be the last one, where an edit of a message puts it, too.
+/// The `capabilities` member. It is written as the last one, where editing a message would also insert it.
 fn capabilities(chunking: Option<&Chunking>) -> String {
     let member =
         |chunking: &Chunking| format!(r#","capabilities":{{"chunking":{}}}"#, chunking.to_json());

@@ -25,7 +25,7 @@ pub struct EphemeralEntry<'a> {
     "the data of an ephemeral store cannot be read: it differs from loro's encoding at byte {at}"
 )]
 pub struct EphemeralError {
-    /// Where.
+    /// The position of the first byte that cannot be read.
     pub at: usize,
 }
 
@@ -81,7 +81,7 @@ struct Input<'a> {
 
 impl<'a> Input<'a> {
     fn entries(&mut self) -> Option<Vec<EphemeralEntry<'a>>> {
-        // The declared number is no reason to allocate.
+        // Not allocated in advance: the peer only declares the number.
         let mut entries = Vec::new();
         for _ in 0..self.number()? {
             let key = self.text()?;

@@ -1,4 +1,5 @@
-//! Recorded frames, cut and bent: the decoder never panics, and what it accepts it can say again.
+//! Truncated and mutated copies of recorded frames: the decoder never panics, and every message that it
+//! accepts can be encoded again.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -32,7 +33,7 @@ fn from_hex(hex: &str) -> Bytes {
         .collect()
 }
 
-/// What was accepted must survive our own encoders.
+/// Decodes a frame. If it is accepted, its messages must survive our own encoders.
 fn check(frame: Bytes) -> bool {
     let Ok(messages) = decode_frame(frame) else {
         return false;
@@ -51,7 +52,7 @@ fn truncated_at_every_byte() {
     for frame in recorded() {
         for len in 0..frame.len() {
             check(frame.slice(..len));
-            // With a header that fits, so that the CBOR itself is what ends.
+            // With the length in the header corrected, so that the CBOR itself is cut short.
             if let Some(payload_len) = len.checked_sub(HEADER_LEN) {
                 let mut cut = frame[..len].to_vec();
                 cut[2..HEADER_LEN].copy_from_slice(&(payload_len as u32).to_be_bytes());
@@ -89,7 +90,7 @@ fn mutated() {
     assert!(accepted > 1000, "the mutations are too wild: {accepted}");
 }
 
-/// xorshift64: enough to bend bytes.
+/// xorshift64: random enough to mutate bytes.
 struct Random(u64);
 
 impl Random {

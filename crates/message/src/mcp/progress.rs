@@ -77,7 +77,7 @@ pub fn cvm(params: &RawValue) -> Option<&RawValue> {
     member(params.get(), "cvm")
 }
 
-/// The type of such an object, which tells CEP-22 from CEP-41.
+/// The `type` of a `cvm` object, which distinguishes CEP-22 from CEP-41.
 pub fn cvm_type(cvm: &RawValue) -> Option<Cow<'_, str>> {
     string(member(cvm.get(), "type")?)
 }

@@ -51,8 +51,8 @@ impl fmt::Display for Traceparent {
     }
 }
 
-/// The `traceparent` in the params of a request, and where it stands there, without its quotes. `None` if
-/// there is none, or none that can be read.
+/// The `traceparent` in the params of a request, and its range there, without the quotes. `None` if there is
+/// none, or it cannot be read.
 pub fn traceparent(params: &str) -> Option<(Range<usize>, Traceparent)> {
     let meta = member(params, "_meta")?;
     let value = member(meta.get(), "traceparent")?;

@@ -1,5 +1,5 @@
-//! The version of MCP that a request says it has, from 2026-07-28 on: earlier ones agree on it once, by
-//! `initialize`.
+//! The MCP version in the `_meta` of a request, from MCP 2026-07-28 on. With earlier versions, client and
+//! server agree on the version once, by `initialize`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const RESERVED: &str = "io.modelcontextprotocol/";
 /// The name in `_meta` of a request's version.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// MCP's own members of a request's `_meta`, as an object; `None` if they do not say a version.
+/// MCP's own members of a request's `_meta`, as an object; `None` if they do not name a version.
 pub fn version_meta(text: &str) -> Option<String> {
     let envelope = Envelope::parse(text)?;
     let meta = member(envelope.params?.get(), "_meta")?;

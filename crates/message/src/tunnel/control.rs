@@ -1,4 +1,5 @@
-//! The control frames of a tunnel's line: who speaks, what arrived, and how the session ends.
+//! The control frames of a tunnel's connection: they open or resume a session, acknowledge its frames, and
+//! end it.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -7,27 +8,27 @@ use serde_json::value::RawValue;
 use crate::ahp::{Chunking, TimeoutFrom};
 use crate::jsonrpc::{Envelope, Kind, unsigned};
 
-/// How every control frame begins. A frame of the session that begins like this travels in
-/// [`Control::Part`], so that it is not mistaken for one.
+/// How every control frame begins. A frame of the session that begins like this travels in [`Control::Part`],
+/// so that it is not mistaken for a control frame.
 pub const CONTROL: &str = r#"{"jsonrpc":"2.0","method":"breakbulk/"#;
 
 /// The version of the tunnel.
 const VERSION: u64 = 2;
 
-/// The bytes of a session's name: 8 for the process that made it, 16 that nobody can guess.
+/// The length of a session's name in bytes: 8 for the process that created it, 16 that nobody can guess.
 pub const SESSION_BYTES: usize = 24;
 
 /// The longest reason that is read; the rest of a longer one is dropped.
 const REASON_MAX: usize = 1024;
 
-/// What a control frame with a part of a frame has around the base64 text of the part.
+/// How many bytes a [`Control::Part`] frame has around the base64 text of the part.
 const PART_AROUND: usize = part_before(false).len() + PART_AT.len() + PART_AFTER.len();
 const PART_AFTER: &str = r#""}}"#;
 
-/// The longest place of a part in its frame: frames are smaller than 10 GB.
+/// The longest position of a part in its frame: frames are smaller than 10 GB.
 const PART_AT: &str = r#","at":1234567890"#;
 
-/// The name of a session. Whoever knows it may go on with the session, so it is never logged.
+/// The name of a session. Anybody who knows it can resume the session, so it is never logged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; SESSION_BYTES]);
 
@@ -40,8 +41,8 @@ impl std::fmt::Debug for SessionId {
 /// The longest [`Label`], in bytes.
 const LABEL_MAX: usize = 24;
 
-/// What one side calls a session in its log and its records. It gives no right to the session, so each side
-/// tells it to the other one: what both kept about a session can then be put together.
+/// The name of a session in the log and the records of one side. It does not allow anybody to resume the
+/// session, so each side tells it to the other one: the logs and records of both sides can then be matched.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Label {
     bytes: [u8; LABEL_MAX],
@@ -79,11 +80,11 @@ impl std::fmt::Debug for Label {
 /// The first frame of each side of a new session: what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The session's name, which the side that accepted the line gives.
+    /// The session's name, which the side that accepted the connection chooses.
     pub session: Option<SessionId>,
     /// Whether the frames of the session are binary instead of text.
     pub binary: bool,
-    /// For how long the session can be resumed after its line was lost, in milliseconds.
+    /// For how long the session can be resumed after its connection was lost, in milliseconds.
     pub resume_ms: u64,
     /// How many bytes of frames may be on their way to this side unacknowledged.
     pub window: u64,
@@ -91,7 +92,7 @@ pub struct Hello {
     pub frame: u64,
     /// The largest message that this side takes.
     pub message: u64,
-    /// What this side calls the session.
+    /// This side's label for the session.
     pub label: Option<Label>,
 }
 
@@ -112,13 +113,14 @@ impl Hello {
 /// Why a session cannot be resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// Another process made it: the gateway was restarted, or another one answers here.
+    /// Another process created the session: the gateway was restarted, or another one answers here.
     Restarted,
-    /// The gateway is one of several that find each other's sessions, and the one that made it is gone.
+    /// The gateway is one of several that find each other's sessions, and the one that created this session
+    /// is gone.
     Member,
-    /// It has ended, or nobody came back in time.
+    /// The session has ended, or was not resumed in time.
     Expired,
-    /// It cannot go on from the given frame.
+    /// The session cannot continue from the frame that the other side names.
     Numbers,
 }
 
@@ -136,17 +138,18 @@ impl Gone {
 pub struct Received {
     /// How many whole frames.
     pub frames: u64,
-    /// How many bytes of the next one, in parts: a line that ends after a few frames carries on with it.
+    /// How many bytes of the next frame, if it came in parts: the next connection continues within
+    /// that frame.
     pub bytes: u64,
 }
 
 impl Received {
-    /// So many whole frames.
+    /// This many whole frames.
     pub fn frames(frames: u64) -> Self {
         Self { frames, bytes: 0 }
     }
 
-    /// Its members; gateways that know no bytes of a frame are not told any while there are none.
+    /// The JSON members. `bytes` is left out while it is 0, because older gateways do not know it.
     fn members(self) -> String {
         match self {
             Self { frames, bytes: 0 } => format!(r#""received":{frames}"#),
@@ -158,33 +161,33 @@ impl Received {
 /// A control frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// A new session begins. The side that opened the line speaks first.
+    /// A new session begins. The side that opened the connection sends this first.
     Hello(Hello),
-    /// The side that opened the line wants to go on with a session.
+    /// The side that opened the connection wants to resume a session.
     Resume {
         /// Its name.
         session: SessionId,
-        /// What of it arrived on that side.
+        /// How much of the session has arrived at that side.
         received: Received,
     },
-    /// The session goes on.
+    /// The session is resumed.
     Resumed {
-        /// What of it arrived on this side.
+        /// How much of the session has arrived at this side.
         received: Received,
-        /// The largest frame that this side sends, if the path was found to let no larger one through; else
-        /// 0. The other side can say so when it comes by the same path again.
+        /// The largest frame that this side sends, if it has found out that the path lets no larger one
+        /// through; else 0. The other side can report this number when it connects by the same path again.
         cap: u64,
     },
-    /// The session does not go on.
+    /// The session cannot be resumed.
     Gone(Gone),
-    /// The application of this side took so many frames of the session.
+    /// The application of this side has taken frames of the session.
     Ack {
         /// How many since its beginning.
         taken: u64,
     },
     /// A frame of the session, or the next part of one.
     Part {
-        /// With which byte of the frame it begins, if it is the first one on its line; else 0.
+        /// The position of the part in its frame, if it is the first part on its connection; else 0.
         at: u64,
         /// Whether the frame ends with it.
         last: bool,
@@ -264,7 +267,7 @@ impl Control {
         }
     }
 
-    /// Whether a text frame is one of the line's own.
+    /// Whether a text frame is a control frame.
     pub fn is_control(text: &[u8]) -> bool {
         text.starts_with(CONTROL.as_bytes())
     }
@@ -317,7 +320,7 @@ pub fn part_bytes(text: &[u8]) -> Option<(bool, usize)> {
     let (last, data) = [true, false]
         .into_iter()
         .find_map(|last| Some((last, text.strip_prefix(part_before(last).as_bytes())?)))?;
-    // Base64 has no quote: what follows one is where the part begins.
+    // Base64 has no quotes: what follows the data's closing quote is the part's position.
     let data = match data.strip_suffix(PART_AFTER.as_bytes()) {
         Some(data) => data,
         None => {
@@ -427,7 +430,7 @@ fn read_hello(members: Members<'_>) -> Result<Control, ControlError> {
         window: number("window", members.window)?,
         frame: number("frame", members.frame)?,
         message: number("message", members.message)?,
-        // It is for people alone: a wrong one is no reason to end the session.
+        // The label is only for people: an invalid one is no reason to end the session.
         label: text_of(members.label).and_then(|label| Label::new(&label)),
     };
     match hello.chunking().is_sound() {

@@ -1,5 +1,5 @@
-//! Bytes as JSON values, which have one form in requests and another in responses. Both are read in
-//! either, as in the original.
+//! Bytes as JSON values, which have one form in requests and another in responses. Either form is accepted in
+//! both directions, as in the original.
 
 use base64::Engine;
 use base64::engine::Simd;
@@ -58,7 +58,7 @@ pub fn response_bytes(data: &[u8], style: Style) -> String {
 /// The bytes of an argument; `None` if it is another value.
 pub fn read_request_bytes(value: &RawValue) -> Option<Result<Vec<u8>, BytesError>> {
     let members: Bytes<'_> = serde_json::from_str(value.get()).ok()?;
-    // Of another encoding it is an object like any other, as in the original.
+    // With another `encoding` it is an object like any other, as in the original.
     let is_result = members.is_result() && members.is_base64();
     members
         .argument()

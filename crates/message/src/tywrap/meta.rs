@@ -241,7 +241,7 @@ mod tests {
         let good = r#"{"protocol":"tywrap/1","protocolVersion":1,"bridge":"http","pythonVersion":"3","pid":null,"codecFallback":"json","instances":0"#;
         let read = |text: &str| Meta::read(serde_json::from_str(text).unwrap()).map(drop);
         assert_eq!(read(&format!("{good}}}")), Ok(()));
-        // A second member of one name wins.
+        // If a name occurs twice, the last member counts.
         for (member, expected) in [
             (
                 r#""protocol":"tywrap/2""#,

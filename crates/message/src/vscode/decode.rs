@@ -26,7 +26,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The same with what this function changes.
+    /// These limits after `change` was applied to them.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);

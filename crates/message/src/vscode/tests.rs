@@ -1,4 +1,4 @@
-//! Messages against literal bytes, and against hostile ones.
+//! Compares messages with literal bytes, and decodes hostile ones.
 
 use bytes::Bytes;
 
@@ -334,7 +334,7 @@ fn mutated_frames_never_panic() {
             continue;
         };
         survived += 1;
-        // What decodes, encodes to the same message again, and its values can be asked for.
+        // A message that decodes encodes to the same message again, and its values can be read.
         assert_eq!(read(&bytes_of(&message)), Ok(message.clone()));
         match message.body {
             Body::Request(request) => drop(request.args.read(None)),

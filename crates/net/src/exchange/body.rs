@@ -13,7 +13,7 @@ const CLOSE: u8 = b'c';
 /// The longest reason of a close, in bytes: as on WebSockets.
 const REASON_MAX: usize = 123;
 
-/// A frame, or the last word of a side.
+/// A frame, or the close of one side, after which that side sends nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Frame(Frame),
@@ -109,7 +109,7 @@ impl Records {
         })
     }
 
-    /// Whether the last word of the other side is among them.
+    /// Whether the other side's close is among the records.
     pub(crate) fn has_close(&self) -> bool {
         self.has_close
     }

@@ -30,7 +30,7 @@ pub use stream::EventStreams;
 /// How much of the answer to `open` is read.
 const OPENED_MAX: usize = 4096;
 
-/// How long saying goodbye may take.
+/// How long the DELETE that tells the server of this client's end may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// A session at a server.
@@ -127,15 +127,16 @@ struct Session {
     /// The largest body of an answer.
     answer_max: usize,
     outbox: Outbox,
-    /// The last word of this side. Whatever then ends the session, this is why.
+    /// This side's close. Once it is set, it is the reason of the end, whatever ends the session.
     last_word: OnceLock<Closed>,
     /// How the session ended.
     over: watch::Sender<Option<Closed>>,
-    /// Whether the last word was posted.
+    /// Whether this side's close was posted.
     posted: watch::Sender<bool>,
-    /// What became of small answers, which tells whether large ones are refused.
+    /// How many small answers came and how many were lost: decides whether a lost large one counts
+    /// as refused.
     losses: Mutex<Losses>,
-    /// Whether the server knows that nobody asks for more.
+    /// Whether the server was told that this client polls no more.
     told: AtomicBool,
 }
 
@@ -147,7 +148,8 @@ impl Session {
         request.header(header, &self.id)
     }
 
-    /// Asks for the answer of this number, all up to `got` having come, and waits so long for it.
+    /// Asks for the answer of this number and lets the server wait this long for it; acknowledges all answers
+    /// up to `got`.
     fn ask(
         &self,
         number: u64,
@@ -189,7 +191,7 @@ impl Session {
         })
     }
 
-    /// Tells the server that nobody polls any more.
+    /// Tells the server that this client polls no more.
     fn say_goodbye(self: &Arc<Self>) {
         let session = self.clone();
         tokio::spawn(async move { session.disconnect(&[]).await });
@@ -217,7 +219,7 @@ struct Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        // Otherwise the server would wait for further polls, or to hear that its last word has come.
+        // Otherwise the server would wait for further polls, or for the acknowledgement of its close.
         let told = self.session.told.load(Relaxed);
         if !told && tokio::runtime::Handle::try_current().is_ok() {
             self.session.say_goodbye();
@@ -238,7 +240,7 @@ impl Transport for ExchangeTransport {
     }
 }
 
-/// What came down.
+/// What an answer of the server brought.
 enum Arrived {
     Body(Records),
     Nothing,
@@ -271,7 +273,7 @@ impl Source for ExchangeSource {
                 None => self.current = None,
             }
             tokio::select! {
-                // What came before the end is delivered before it.
+                // Frames that came before the end are delivered before it.
                 biased;
                 Some(arrived) = self.bodies.recv() => match arrived {
                     Arrived::Body(records) => self.current = Some(records),

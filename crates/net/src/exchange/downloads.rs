@@ -1,4 +1,4 @@
-//! The answers to a client's polls on the server: each is kept until the client says that it has come.
+//! The answers to a client's polls, on the server: each is kept until the client acknowledges it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock};
@@ -13,7 +13,7 @@ use super::body::Record;
 use super::outbox::{DoesNotFit, Outbox, SHARED};
 use super::{REQUESTS, WINDOW};
 
-/// What the smallest answer counts while it is kept.
+/// How many bytes a small answer counts as, at least, while it is kept.
 const LEAST_WEIGHT: usize = 256;
 
 /// The answers of one session.
@@ -21,7 +21,7 @@ const LEAST_WEIGHT: usize = 256;
 pub(crate) struct Downloads {
     outbox: Outbox,
     kept: Mutex<Kept>,
-    /// What kept answers are charged to.
+    /// The budget that kept answers are charged to.
     budget: OnceLock<Budget>,
     progress: watch::Sender<Progress>,
 }
@@ -37,27 +37,28 @@ struct Kept {
 pub(crate) enum Streamed {
     /// An answer, and its number.
     Answer(u64, Bytes),
-    /// More can be sent only after answers have come, or the next frame is too large for any answer.
+    /// More can be sent only once the client has acknowledged answers, or the next frame is too large
+    /// for any.
     NoRoom,
-    /// There was nothing in this time.
+    /// There was nothing to send in this time.
     Nothing,
 }
 
-/// How far it is.
+/// Which answers were made and acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
     /// The last answer that was made.
     made: u64,
     /// The last answer that the client has got.
     got: u64,
-    /// Whether another answer can be made before more have come.
+    /// Whether another answer can be made before more are acknowledged.
     room: bool,
 }
 
 /// Why a poll is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// Its number, or what it says it has, cannot be.
+    /// The poll asks for an answer that is too far ahead, or acknowledges one that was not made.
     Number {
         /// The last answer that was made.
         made: u64,
@@ -82,16 +83,16 @@ impl Downloads {
 
     /// Charges answers from now on to this budget.
     pub(crate) fn charge_to(&self, budget: &Budget) {
-        // A session has one.
+        // A session has only one budget.
         let _ = self.budget.set(budget.clone());
     }
 
-    /// Adds a frame, or the last word, when there is room.
+    /// Waits for room, and adds a frame or this side's close.
     pub(crate) async fn put(&self, record: Record) {
         self.outbox.put(record).await;
     }
 
-    /// Waits until the client has got all that was put.
+    /// Waits until the client has acknowledged all that was put.
     pub(crate) async fn all_got(&self) {
         let mut progress = self.progress.subscribe();
         loop {
@@ -111,7 +112,7 @@ impl Downloads {
         if got > known.made {
             return Err(NoAnswer::Number { made: known.made });
         }
-        // A poll may be overtaken by a later one.
+        // Nothing if a later poll, with a larger number, has overtaken this one.
         for _ in known.got..got {
             let body = kept.bodies.pop_front();
             kept.bytes -= body.map_or(0, |(body, _)| weight(&body));
@@ -128,7 +129,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Whether a client can ask for this answer: no more than a few are asked for ahead.
+    /// Whether a client may ask for this answer: it may be only a few ahead of the acknowledged ones.
     pub(crate) fn expects(&self, number: u64) -> Result<(), NoAnswer> {
         let known = *self.progress.borrow();
         match number > known.got.saturating_add(REQUESTS as u64) {
@@ -149,7 +150,8 @@ impl Downloads {
         let made = async {
             loop {
                 let mut progress = self.progress.subscribe();
-                // Those before it are made by other polls, and an answer by the first poll for it.
+                // The answers before it are made by other polls. This one is made by the first poll that asks
+                // for it.
                 let ready = |it: &Progress| it.made >= number || it.made + 1 == number && it.room;
                 let _ = progress.wait_for(ready).await;
                 if let Some(body) = self.find(number) {
@@ -165,8 +167,8 @@ impl Downloads {
         timeout(wait, made).await.unwrap_or(Ok(None))
     }
 
-    /// The answer of this number, or the first one after it that the client has not got, without waiting
-    /// for others to come first.
+    /// The answer of this number, or the first one after it that the client has not got. Does not wait for
+    /// the acknowledgement of others, unless the window is full.
     pub(crate) async fn streamed(&self, number: u64, max: usize, wait: Duration) -> Streamed {
         let next = async {
             let mut number = number;
@@ -192,8 +194,8 @@ impl Downloads {
         timeout(wait, next).await.unwrap_or(Streamed::Nothing)
     }
 
-    /// Whether the answer was made, has not come as far as is known, and is so large that a path may refuse
-    /// it for its size.
+    /// Whether the answer was made, is not acknowledged, and is so large that a path may refuse it for
+    /// its size.
     pub(crate) fn keeps_large(&self, number: u64) -> bool {
         let found = self.find(number).flatten();
         found.is_some_and(|body| body.len() > SHARED)
@@ -235,7 +237,7 @@ impl Downloads {
     }
 }
 
-/// What an answer counts while it is kept: small ones take more than their bytes.
+/// How many bytes an answer counts as while it is kept: a small one takes more memory than its bytes.
 fn weight(body: &Bytes) -> usize {
     body.len().max(LEAST_WEIGHT)
 }
@@ -261,13 +263,13 @@ mod tests {
         let first = downloads.answer(1, 100, WAIT).await.unwrap().unwrap();
         assert_eq!(first, b"t\0\0\0\x01a"[..]);
         downloads.put(text("b")).await;
-        // The answer was lost: the same again, although more could be in it now.
+        // The answer was lost: the same one is sent again, although more frames would fit in it now.
         assert_eq!(downloads.answer(1, 100, WAIT).await, Ok(Some(first)));
         assert_eq!(downloads.acknowledge(2), Err(NoAnswer::Number { made: 1 }));
         downloads.acknowledge(1).unwrap();
         let second = downloads.answer(2, 100, WAIT).await.unwrap().unwrap();
         assert_eq!(second, b"t\0\0\0\x01b"[..]);
-        // A late poll for what has come gets nothing, and so does one that asks for nothing.
+        // A late poll for an answer that has come gets nothing, and so does a poll for number 0.
         assert_eq!(downloads.answer(1, 100, WAIT).await, Ok(None));
         assert_eq!(downloads.answer(0, 100, WAIT).await, Ok(None));
         downloads.acknowledge(2).unwrap();
@@ -294,7 +296,8 @@ mod tests {
         assert_eq!(second.await.unwrap().unwrap(), b"t\0\0\0\x01b"[..]);
     }
 
-    /// A client that polls and never says what has come holds memory of its session.
+    /// A client that polls and never acknowledges makes the server keep answers, whose memory must
+    /// be charged.
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_is_charged_until_it_has_come() {
         let (downloads, budget) = (Downloads::new(), Budget::new(1 << 20));
@@ -328,7 +331,7 @@ mod tests {
         assert_eq!(small, Err(NoAnswer::DoesNotFit(DoesNotFit { size, max })));
         assert!(downloads.answer(1, size, WAIT).await.unwrap().is_some());
         downloads.put(frame()).await;
-        // The window is full until the first has come.
+        // The window is full until the first answer is acknowledged.
         assert_eq!(downloads.answer(2, size, WAIT).await, Ok(None));
         downloads.acknowledge(1).unwrap();
         assert!(downloads.answer(2, size, WAIT).await.unwrap().is_some());
@@ -352,12 +355,12 @@ mod tests {
             number += 1;
         }
         assert_eq!(number as usize, WINDOW / LEAST_WEIGHT + 1);
-        // A poll gets the same, and what has come is passed over.
+        // A poll gets the same answer, and a stream passes over acknowledged ones.
         assert!(downloads.answer(3, 100, WAIT).await.unwrap().is_some());
         downloads.acknowledge(5).unwrap();
         let again = downloads.streamed(1, 100, WAIT).await;
         assert!(matches!(again, Streamed::Answer(6, _)), "{again:?}");
-        // What fits in no answer is for a poll to tell.
+        // A frame that fits in no answer ends the stream: the poll for it reports the error.
         let downloads = Downloads::new();
         downloads.put(text("a larger one")).await;
         assert_eq!(downloads.streamed(1, 10, WAIT).await, Streamed::NoRoom);

@@ -1,18 +1,18 @@
-//! Answers in an event stream: what one event looks like. Text alone passes an event stream unchanged, so a
-//! body is in base64.
+//! Writes and reads the events of an event stream that carries answers. An event stream leaves only text
+//! unchanged, so a body is sent in base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use sse_stream::Sse;
 
-/// The first event of a stream: what does not come at once is held back on the way.
+/// The first event, sent at once: if it does not come soon, something on the path holds the stream back.
 pub(super) const OPEN: &str = "event: open\ndata: \n\n";
 
-/// The last event: nothing more came in the time of the stream.
+/// The last event if there was nothing more to send in the time of the stream.
 pub(super) const IDLE: &str = "event: end\ndata: idle\n\n";
 
-/// The last event: the next answer has to be asked for.
+/// The last event if the next answer has to be polled for.
 pub(super) const MORE: &str = "event: end\ndata: more\n\n";
 
 /// The longest last event.
@@ -33,9 +33,9 @@ pub(super) enum Event {
     Open,
     /// The answer of this number.
     Answer(u64, Bytes),
-    /// The stream ends; `more` if the next answer has to be asked for.
+    /// The stream ends; `more` if the next answer has to be polled for.
     End { more: bool },
-    /// Something that this side does not know, and need not.
+    /// An event that this side does not know, and may ignore.
     Other,
 }
 

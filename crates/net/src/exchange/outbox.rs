@@ -1,4 +1,4 @@
-//! Frames that wait for the next body to take them, bounded in bytes.
+//! The queue of frames that wait for the next body, bounded in bytes.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,27 +10,27 @@ use tokio::sync::watch;
 
 use super::body::{FRAME_HEAD, Record};
 
-/// Small records share a body of at most this size; a larger one has a body of its own. So a body that a
-/// path refuses for its size is one frame, whose size the sender can change.
+/// Small records share a body of at most this size; a larger one has a body of its own. So a body that a path
+/// refuses for its size holds a single frame, and the sender can choose smaller frames.
 pub(crate) const SHARED: usize = 4 << 10;
 
-/// A queue with one writer. It takes a record whenever less than its limit waits.
+/// A queue with one writer. It takes a record whenever it holds fewer bytes than its limit.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     records: Mutex<VecDeque<Record>>,
-    /// What waits, in bytes of bodies.
+    /// The size of the records that wait, as bytes of a body.
     bytes: watch::Sender<usize>,
     limit: usize,
-    /// Whether the last word was taken.
+    /// Whether this side's close was taken out of the queue.
     finished: AtomicBool,
 }
 
 /// A record that fits in no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DoesNotFit {
-    /// What it takes.
+    /// The size of the record.
     pub(crate) size: usize,
-    /// What a body may have.
+    /// The largest body.
     pub(crate) max: usize,
 }
 
@@ -63,13 +63,13 @@ impl Outbox {
         self.bytes.send_modify(|bytes| *bytes += size);
     }
 
-    /// Waits until at least so many bytes wait.
+    /// Waits until the queue holds at least this many bytes.
     pub(crate) async fn filled(&self, least: usize) {
         let filled = |bytes: &usize| *bytes >= least;
         let _ = self.bytes.subscribe().wait_for(filled).await;
     }
 
-    /// Whether the last word was taken.
+    /// Whether this side's close was taken out of the queue.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished.load(Relaxed)
     }
@@ -121,7 +121,8 @@ mod tests {
         }
         let bodies = std::iter::repeat_with(|| outbox.take(20).map(|body| body.len()));
         let bodies: Vec<_> = bodies.take(4).collect();
-        // 10 and 10 share a body, 20 fills one, 21 fits in none and stays.
+        // Records of 10 and 10 bytes share a body, one of 20 fills a body, and one of 21 fits in none
+        // and stays.
         assert_eq!(
             bodies,
             [

@@ -24,8 +24,8 @@ use crate::http::with_body;
 use crate::http::{AcceptedTransport, Answer, Arrival, Grant, ServeOptions, Way, read_or_answer};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
-/// How long a client may take from opening a session to its first poll. Only then the application hears
-/// of it.
+/// How long a client may take from opening a session to its first poll. The session is handed to the
+/// application only then.
 const FIRST_POLL: Duration = Duration::from_secs(10);
 
 /// The numbered requests of one session.
@@ -75,9 +75,9 @@ pub struct ExchangeServerSource {
     uploads: mpsc::Receiver<Upload>,
     /// The body whose frames are being returned, and its memory.
     current: Option<(Records, Option<Held>)>,
-    /// What it is charged to.
+    /// The budget that the body is charged to.
     budget: Option<Budget>,
-    /// Signs of life, and how the session ends.
+    /// Reports signs of life and the end of the session.
     life: HttpSource,
 }
 
@@ -87,7 +87,7 @@ impl Source for ExchangeServerSource {
             let next = self.current.as_mut().and_then(|(records, held)| {
                 let next = records.next();
                 if let Some(held) = held {
-                    // The frame is charged by whoever takes it.
+                    // The frame that is returned is charged by the link.
                     held.shrink_to(records.held());
                 }
                 next
@@ -101,7 +101,7 @@ impl Source for ExchangeServerSource {
                 None => self.current = None,
             }
             tokio::select! {
-                // What was posted before the end is delivered before it.
+                // Frames that were posted before the end are delivered before it.
                 biased;
                 Some(upload) = self.uploads.recv() => {
                     let size = upload.records.held();
@@ -196,7 +196,7 @@ pub(crate) async fn open(
         transport: AcceptedTransport::Exchange(transport),
     };
     tokio::spawn(async move {
-        // Whoever opens sessions and leaves starts nothing.
+        // The session of a client that never polls is not handed to the application.
         let polled = async {
             match connection.presence() {
                 Some(presence) => presence.seen().await,
@@ -229,7 +229,7 @@ pub(crate) async fn post(
         let error = format!("{posts} POSTs are in progress: send them one after another");
         Answer::error(StatusCode::TOO_MANY_REQUESTS, &error)
     })?;
-    // Before the body: nobody is charged for one that is not taken.
+    // Checked before the body is read, so that a body that is not taken is not charged.
     uploads.expects(number).map_err(refusal)?;
     let mut charge = state.bodies.begin(Arc::as_ptr(&connection) as usize);
     let evicted = charge.evicted();
@@ -249,7 +249,7 @@ pub(crate) async fn post(
             Err(Answer::error(StatusCode::REQUEST_TIMEOUT, &error).closing())
         })?;
         connection.report_alive();
-        // The answer says below whether it was taken.
+        // If this takes too long: the number in the answer tells the client whether the body was taken.
         let delivered = timeout(wait_max, uploads.deliver(number, body)).await;
         let delivered = delivered.unwrap_or(Ok(()));
         if let Err(NotTaken::Bad(error)) = &delivered {
@@ -333,7 +333,8 @@ pub(crate) async fn poll(
     Ok(response)
 }
 
-/// Handles a DELETE: the client has gone, has got the last word, or does not get an answer that was made.
+/// Handles a DELETE: the client is gone, has got the server's close, or reports that an answer does not
+/// reach it.
 pub(crate) async fn disconnect(
     State(state): State<Arc<ServerState>>,
     request: Request,

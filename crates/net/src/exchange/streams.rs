@@ -1,8 +1,8 @@
-//! The answers to a client in an event stream, as far as they are small and the client takes them in time.
+//! Sends answers in an event stream, if they are small and the client acknowledges earlier ones in time.
 //!
-//! A stream has no more bytes than an answer may have and lasts no longer than a poll may wait, since paths
-//! bound both. Its client goes on with another one, or with polls for what is too large: each answer is kept
-//! until the client says that it has come, however it was sent.
+//! A stream has no more bytes than an answer may have, and lasts no longer than a poll may wait, since paths
+//! limit both. Its client then opens another stream, or polls for an answer that is too large. However an
+//! answer was sent, it is kept until the client acknowledges it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::http::connection::HttpConnection;
 use crate::http::presence::PresentGuard;
 use crate::http::with_body;
 
-/// A larger answer is asked for by a poll: an event is a copy of it, and polls fetch several at a time.
+/// A larger answer must be polled for: an event is a copy of it, and polls fetch several answers at a time.
 const STREAMED_MAX: usize = 64 << 10;
 
-/// The one stream of a session: another one takes its place, since the client has given up the last.
+/// A session has one stream: a new one ends the previous one, which its client has given up.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     latest: watch::Sender<u64>,
@@ -98,7 +98,7 @@ pub(super) fn response(
         Some((Ok::<_, Infallible>(part), open))
     });
     let mut response = with_body(Body::from_stream(parts), "text/event-stream", "no-store");
-    // For proxies that would keep an answer until it is whole.
+    // Asks proxies not to hold the answer back until it is complete.
     let name = HeaderName::from_static("x-accel-buffering");
     response
         .headers_mut()
@@ -125,7 +125,7 @@ impl Open {
         let streamed = tokio::select! {
             biased;
             streamed = downloads.streamed(self.number, self.max, wait) => streamed,
-            // The client's next request finds out.
+            // The client learns of the end by its next request.
             () = self.connection.ended() => Streamed::Nothing,
             () = streams.replaced(self.stream) => Streamed::Nothing,
         };

@@ -1,5 +1,5 @@
-//! The client's POSTs on the server: each body is passed on once and in its order, however often and in
-//! whatever order its request comes.
+//! The client's POSTs, on the server: each body is passed on once and in its order, however often and in
+//! whatever order its requests come.
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::REQUESTS;
 use super::body::Records;
 
-/// How far the number of a body may be ahead: as many as a client has on their way.
+/// How far the number of a body may be ahead: a client has at most this many on their way.
 const AHEAD: u64 = REQUESTS as u64;
 
 /// A body for the source.
@@ -29,19 +29,19 @@ pub(crate) struct Uploads {
 /// Why a body is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// Its number is not among the next ones.
+    /// Its number is too far ahead, or 0.
     Number {
-        /// The one that is expected.
+        /// The number of the next body.
         next: u64,
     },
-    /// It is no body of this protocol.
+    /// It is not a body of this protocol: why.
     Bad(String),
     /// The session is over.
     Gone,
 }
 
 impl Uploads {
-    /// The bodies of a session, and where they come out: no more than one waits there.
+    /// The bodies of a session, and the channel that they are passed on to, in which at most one waits.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Upload>) {
         let (out, uploads) = mpsc::channel(1);
         let next = watch::Sender::new(1);
@@ -84,7 +84,7 @@ impl Uploads {
             }
             first
         });
-        // An error means that the session has ended, or that the other one was passed on.
+        // An error means that the session has ended, or that the other copy was passed on.
         let _ = until_taken.await;
         Ok(())
     }
@@ -118,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn each_body_is_passed_on_once_and_in_order() {
         let (uploads, mut out) = Uploads::new();
-        // 3 and 2 come before 1, 2 twice.
+        // Bodies 3 and 2 come before body 1, and body 2 comes twice.
         let mut waiting: Vec<_> = [3, 2, 2, 1]
             .into_iter()
             .map(|number| Box::pin(uploads.deliver(number, body(number))))
@@ -136,7 +136,7 @@ mod tests {
         let (read, delivered) = tokio::join!(read, futures_util::future::join_all(waiting));
         assert_eq!(read, ["1", "2", "3"]);
         assert_eq!(delivered, [Ok(()), Ok(()), Ok(()), Ok(())]);
-        // One that is known is answered at once, and not passed on.
+        // A body that was passed on already is answered at once, and not passed on again.
         assert_eq!(uploads.deliver(2, body(2)).await, Ok(()));
         assert!(out.try_recv().is_err());
     }

@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     close: bool,
 }
 
-/// An answer with a body that is no short text.
+/// An answer with a body other than a short text.
 pub(crate) fn with_body(body: Body, kind: &'static str, cache: &'static str) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();

@@ -85,8 +85,8 @@ pub trait Authorize: Send + Sync {
     /// Grants or denies a request.
     fn authorize(&self, claim: &Claim) -> Result<Grant, Denied>;
 
-    /// Whether it grants requests without a proof of who sends them. Then names that a web page could
-    /// have made to stand for this machine are refused (see
+    /// Whether it grants requests without authenticating their sender. Then requests are refused whose `Host`
+    /// is a name that a web page could have rebound to this machine (see
     /// [`ServeOptions::allowed_hosts`](super::ServeOptions::allowed_hosts)).
     fn is_open(&self) -> bool {
         false

@@ -1,6 +1,6 @@
 //! The memory of POST bodies that are being received or wait for their link: a limit for all, shared
-//! fairly. When it is reached, the connection that holds most gives up its oldest body for a connection
-//! that holds less, so that bodies that never end keep nobody else from posting.
+//! fairly. When it is reached, the connection that holds most gives up its oldest body for a connection that
+//! holds less, so that bodies that never end keep no other client from posting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ impl BodyCharge {
         lock(&self.bodies.0).grow_to(self.id, bytes).is_some()
     }
 
-    /// Done when the body must be given up for somebody else.
+    /// Completes when the body must be given up for another connection.
     pub fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
         let evicted = self.evicted.clone();
         async move { evicted.notified().await }
@@ -72,8 +72,8 @@ struct Table {
 struct Body {
     owner: usize,
     bytes: usize,
-    /// What it takes of the budget. With it a body that is given up gives its memory back at once, for the one
-    /// that it was given up for.
+    /// Its charge to the budget, kept here so that a body that is given up releases its memory at once, for
+    /// the body that needs it.
     held: Option<Held>,
     evicted: Arc<Notify>,
 }
@@ -103,8 +103,8 @@ impl Table {
         self.next
     }
 
-    /// Lets a body grow, and returns which were given up for it, by their numbers. `None` if there is no room,
-    /// or the body itself was given up.
+    /// Lets a body grow, and returns the numbers of the bodies that were given up for it. `None` if there is
+    /// no room, or the body itself was given up.
     fn grow_to(&mut self, id: u64, bytes: usize) -> Option<Vec<u64>> {
         let body = self.bodies.get(&id)?;
         let (owner, more) = (body.owner, bytes.saturating_sub(body.bytes));
@@ -171,7 +171,7 @@ mod tests {
                 (2, 1, 30, Some(vec![])),
                 (3, 2, 40, Some(vec![])),
                 (4, 3, 20, Some(vec![1])),
-                // Nobody holds more than this one would.
+                // No other owner holds more than this one would.
                 (5, 3, 30, None),
                 (6, 4, 40, None),
                 (7, 4, 20, Some(vec![3])),

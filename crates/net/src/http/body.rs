@@ -14,7 +14,7 @@ use super::bodies::BodyCharge;
 /// client would not see the answer.
 const DRAIN_MAX: usize = 8 << 20;
 
-/// How long that may take, plus a second for each MiB beyond.
+/// How long reading the rest of a refused body may take, plus a second for each MiB beyond [`DRAIN_MAX`].
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Why a body was not read.
@@ -55,9 +55,9 @@ pub(crate) async fn read(
     })
 }
 
-/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged. Of
-/// a body that is too large at least 8 MiB and up to `drained` bytes are read, so that its sender sees the
-/// answer; `refused` is shown them from the beginning.
+/// Reads a body of at most `limit` bytes. The bytes that came in, not the declared length, are charged. Of a
+/// body that is too large up to `drained` bytes, and at least 8 MiB, are read, so that its sender sees the
+/// answer; `refused` is called with these bytes, from the first one on.
 pub async fn read_body(
     headers: &HeaderMap,
     body: Body,

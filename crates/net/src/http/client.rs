@@ -26,22 +26,23 @@ const ANSWER_MAX: usize = 16 << 10;
 /// node and of uvicorn do so after 5 s.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// A server that does not answer the probes of an idle socket is taken for gone: an answer may be long in
-/// coming, and a path that drops silently would never be noticed.
+/// After this much idle time TCP keepalive probes are sent; a server that does not answer them counts
+/// as gone. An answer may be long in coming, and a path that silently drops packets would never be
+/// noticed otherwise.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// A server that took a request and ended the connection, as a proxy does with nothing behind it.
+/// The error text for a server that ended the connection instead of answering, as a proxy does that cannot
+/// reach its server.
 const ENDED_UNANSWERED: &str = "the connection was ended without an answer";
 
-/// What errors of the HTTP library begin with that say nothing by themselves.
+/// The prefix of those errors of the HTTP library that say nothing by themselves.
 const LIBRARYS_OWN: &str = "client error (";
 
-/// What a server's own words begin with where a POST was refused.
+/// The prefix of the error for a POST that the server refused with a text of its own.
 const REFUSED: &str = "HTTP ";
 
-/// The status and the words with which the server refused a POST, if that is how the connection of a
-/// client ended: the same message would be refused by the next connection too, unless the status says
-/// otherwise.
+/// The status and the text with which the server refused a POST, if a client's connection ended for that: the
+/// same message would be refused on the next connection too, unless the status says otherwise.
 pub fn refused_post(closed: &Closed) -> Option<(u16, &str)> {
     let failed = Lost(REFUSED.to_owned()).to_string();
     let (status, words) = closed.reason.strip_prefix(&failed)?.split_once(": ")?;
@@ -162,7 +163,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether nobody answers there: the server may not be running, or a proxy has nothing behind it.
+    /// Whether nothing answers there: the server may not be running, or a proxy cannot reach its server.
     pub fn is_unanswered(&self) -> bool {
         match self {
             Self::Failed { .. } | Self::Timeout { .. } => true,
@@ -321,8 +322,8 @@ impl HttpClient {
         })
     }
 
-    /// Posts a frame, and waits for the server's answer. A failure ends this client, its polls and its
-    /// event stream too: they would take what is meant for the next connection of this peer id.
+    /// Posts a frame, and waits for the server's answer. A failure ends this client with its polls or its
+    /// event stream: they would take messages that are meant for the next connection of this peer id.
     pub(crate) async fn post(&self, frame: Frame) -> Result<(), Lost> {
         let posted = self.try_post(frame).await;
         if posted.is_err() {
@@ -352,7 +353,8 @@ impl HttpClient {
                 return Ok(());
             }
             let code = status.as_u16();
-            // The server says what is wrong. A reason has few bytes, so nothing is put before it.
+            // The server's own text says what is wrong. A close reason has few bytes, so little is put
+            // before it.
             if let Some(told) = error_text(&text)
                 && status != StatusCode::NOT_FOUND
             {
@@ -475,7 +477,7 @@ pub fn failure(error: &reqwest::Error) -> String {
         source = error.source();
     }
     for cause in causes {
-        // What the library says before it comes to the point.
+        // Omits the library's wrapping errors, which do not name the cause.
         if !cause.starts_with(LIBRARYS_OWN) {
             text = format!("{text}: {cause}");
         }
@@ -483,7 +485,7 @@ pub fn failure(error: &reqwest::Error) -> String {
     text
 }
 
-/// What everybody's first mistakes look like, in plain words.
+/// A plain text for the most frequent causes of failed requests.
 fn plain_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
         return match error.kind() {
@@ -494,7 +496,7 @@ fn plain_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str
             _ => None,
         };
     }
-    // The HTTP library keeps the kind of this error to itself.
+    // The HTTP library does not export the kind of this error.
     let ended = error.to_string() == "connection closed before message completed";
     ended.then_some(ENDED_UNANSWERED)
 }

@@ -26,7 +26,7 @@ pub(crate) struct HttpConnection {
     frames: mpsc::Sender<Incoming>,
     over: watch::Sender<Option<Closed>>,
     requests: Requests,
-    /// Whether the client is there; `None` for an event stream, which ends when its client goes.
+    /// Tracks whether the client is still there; `None` for an event stream, which ends with its client.
     presence: Option<Presence>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Requests {
 pub(crate) struct Gone;
 
 impl HttpConnection {
-    /// One that belongs to no server.
+    /// A connection that belongs to no server.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
         Arc::new(Self {
@@ -159,7 +159,8 @@ impl HttpConnection {
         let _ = self.over.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Reports a sign of life from the client. If the channel is full, the frame in it says the same.
+    /// Reports a sign of life from the client. If the channel is full, the frame in it is a sign of
+    /// life, too.
     pub(crate) fn report_alive(&self) {
         let _ = self.frames.try_send(Incoming::Alive);
     }

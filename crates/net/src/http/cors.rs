@@ -37,7 +37,7 @@ pub(crate) async fn cors(
         return Answer::from(refusal).closing().into_response();
     }
     if request.method() == Method::HEAD {
-        // It would take the messages of a GET, and drop them.
+        // A HEAD request would take the messages that a GET gets, and drop them.
         let error = "use GET".to_owned();
         return Answer::text(StatusCode::METHOD_NOT_ALLOWED, error).into_response();
     }
@@ -58,7 +58,7 @@ pub(crate) async fn cors(
     response
 }
 
-/// The answer to a browser's question which methods and headers a page may use.
+/// The answer to a preflight, by which a browser asks which methods and headers a page may use.
 pub(super) fn preflight(methods: &'static str, headers: &'static str) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     for (name, value) in [

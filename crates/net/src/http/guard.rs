@@ -1,5 +1,5 @@
-//! Who may use a router of another crate: the checks of web pages, tokens and places that the routers of
-//! this one have, for each request.
+//! Access checks for routers of other crates: for each request, the same checks of web pages, tokens and
+//! places that this crate's own routers perform.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::gate::{Limit, PlaceGuard, Refusals, SharedPlaces, Warnings};
 use crate::limiter::{AddressKey, Full};
 use crate::ws::{Bearer, PageRules, Tokens, holder};
 
-/// Whom a [`Guard`] lets in.
+/// Which requests a [`Guard`] lets in.
 #[derive(Clone, Debug, Default)]
 pub struct GuardOptions {
     /// The token that every request must carry; others get 401.
@@ -29,7 +29,7 @@ pub struct GuardOptions {
     pub tokens: Option<Arc<dyn Tokens>>,
     /// Whether clients prove who they are in another way: by a certificate.
     pub is_proven: bool,
-    /// The origins of web pages that may ask; `None` allows pages of this machine.
+    /// The origins of web pages that may send requests; `None` allows pages of this machine.
     pub allowed_origins: Option<Vec<String>>,
     /// The names in `Host` that are served beside those of this machine; `None` allows any name where
     /// clients prove who they are, or came from another machine.
@@ -43,7 +43,7 @@ pub struct GuardOptions {
     pub refusals: Refusals,
 }
 
-/// What a browser is told about an allowed page, as lists with commas.
+/// What a browser is told about an allowed page, as comma-separated lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageHeaders {
     /// The methods.
@@ -65,20 +65,20 @@ pub struct Guard {
 /// Why there is no place for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
-    /// All are taken: so many.
+    /// All places are taken: this is their number.
     #[error("all {0} sessions are in use")]
     All(usize),
-    /// Its address has as many as one address gets.
+    /// The client's address has as many places as one address gets.
     #[error("this address has {0} sessions, the most for one")]
     Address(usize),
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub struct Visitor {
     /// The client's address, if the HTTP server provides it.
     pub address: Option<SocketAddr>,
-    /// Whose token it carries, if there are several.
+    /// The holder of the token that the request carries, if there are several tokens.
     pub holder: Option<String>,
     origin: Option<HeaderValue>,
 }
@@ -94,7 +94,7 @@ impl Guard {
         }
     }
 
-    /// Lets a request in, or answers it: a page that may not ask, a missing token, a preflight.
+    /// Lets a request in, or answers it: that of a forbidden page, one without a token, a preflight.
     ///
     /// # Errors
     /// The answer to a request that goes no further.
@@ -160,10 +160,11 @@ impl Guard {
         }
     }
 
-    /// A place for something that a client keeps here. An idle one may be given up for it.
+    /// A place for something that a client keeps here, such as a session. An idle place may be given up
+    /// for it.
     ///
     /// # Errors
-    /// If all are taken, which is logged.
+    /// If all places are taken, which is logged.
     pub fn place(&self, visitor: &Visitor) -> Result<Place, NoPlace> {
         let key = visitor
             .address
@@ -205,12 +206,12 @@ impl Guard {
 pub struct Place(PlaceGuard);
 
 impl Place {
-    /// Says whether the place may be given up for a newcomer.
+    /// Sets whether the place may be given up for another client.
     pub fn set_idle(&self, idle: bool) {
         self.0.set_idle(idle);
     }
 
-    /// Done when the place is needed for somebody else.
+    /// Completes when the place is needed for another client.
     pub fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.evicted_by_newcomer()
     }

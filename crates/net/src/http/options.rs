@@ -24,8 +24,8 @@ pub struct ServeOptions {
     pub allowed_origins: Option<Vec<String>>,
     /// The names in `Host` that are served beside those of this machine (`localhost` and loopback
     /// addresses); others get 403. A web page can make its own name stand for this machine (DNS
-    /// rebinding), and then passes for a page of it. `None` allows any name if the authorizer wants
-    /// proofs, and where the connection did not come by a loopback address.
+    /// rebinding), and then passes for a page of it. `None` allows any name if the authorizer authenticates
+    /// clients, and where the connection did not come by a loopback address.
     pub allowed_hosts: Option<Vec<String>>,
     /// The largest body of a POST, in bytes; a larger one gets 413.
     pub body_max: usize,
@@ -40,9 +40,9 @@ pub struct ServeOptions {
     pub arrivals: usize,
     /// How many POSTs of one connection may be in progress; more get 429.
     pub posts: usize,
-    /// How many bytes of POST bodies may be buffered, of all connections together. When they are
-    /// reached, the connection that holds most gives up a body for one that holds less; else more get
-    /// 503.
+    /// How many bytes of POST bodies may be buffered, of all connections together. When this is reached, the
+    /// connection that holds most gives up a body for one that holds less; if none holds more, further POSTs
+    /// get 503.
     pub posted_bytes: usize,
     /// The budget that POST bodies are charged to as well.
     pub budget: Option<Budget>,
@@ -51,7 +51,7 @@ pub struct ServeOptions {
     pub post_time: Duration,
     /// The longest peer id, in bytes.
     pub peer_id_max: usize,
-    /// What the names of [exchanges](crate::exchange) begin with, before what nobody can guess.
+    /// The prefix of the names of sessions of [exchanges](crate::exchange), before their random part.
     pub exchange_prefix: String,
     /// How often an idle event stream sends a heartbeat.
     pub heartbeat: Duration,

@@ -90,7 +90,8 @@ async fn handle(
         tokio::select! {
             answer = work => answer,
             () = evicted => {
-                // A frame that waits for the link would keep its memory.
+                // The connection ends as well: otherwise a frame that waits for the link would keep
+                // its memory.
                 connection.end(closed(1013, "the bytes of waiting POSTs fill the memory for them, which others need: send less at once"));
                 let error = "the memory for POST bodies is needed for others, and this connection holds most of it: try again later";
                 Err(Answer::busy(error).closing())

@@ -15,7 +15,7 @@ pub(crate) struct Presence(watch::Sender<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Whether the client sent a request that waits.
+    /// Whether the client has sent a request that waits for its answer (a poll).
     seen: bool,
     waiting: usize,
     /// When the last request was answered, if none waits now.
@@ -39,7 +39,7 @@ impl Presence {
         });
     }
 
-    /// Waits for the client's first request that waits.
+    /// Waits for the client's first request that waits for its answer.
     pub(crate) async fn seen(&self) {
         // The sender is `self`, so that this cannot fail.
         let _ = self.0.subscribe().wait_for(|state| state.seen).await;

@@ -33,7 +33,7 @@ use crate::limiter::AddressKey;
 /// replaces to end.
 const ARRIVAL_WAIT: Duration = Duration::from_secs(10);
 
-/// How often to look for the place of a connection that is being replaced.
+/// How often to check whether the place of a connection that is being replaced is free.
 const PLACE_CHECK: Duration = Duration::from_millis(10);
 
 /// A server for all kinds of transport, as routers to mount in an application. Clones share one server.
@@ -91,8 +91,8 @@ impl Server {
             .await;
     }
 
-    /// Ends the connections whose clients have not polled for this long, now and whenever it gets so
-    /// long; never returns. For a shutdown, which would wait for them to fetch what is queued.
+    /// Ends the connections that are open now, each as soon as its client has not polled for this long; never
+    /// returns. For a shutdown, which would otherwise wait until these clients fetch their queued messages.
     pub async fn end_absent_polls(&self, after: Duration) {
         let absent = self
             .0
@@ -271,7 +271,7 @@ impl ServerState {
         connection.end(replaced());
         let again = async {
             let open = self.open.clone().acquire_owned().await.ok()?;
-            // The place comes back with the permit, but not at the same instant.
+            // The place is given back together with the permit, but not at the same instant.
             loop {
                 if let Ok(place) = self.place(claim) {
                     return Some(Permit {
@@ -303,7 +303,7 @@ impl ServerState {
         })
     }
 
-    /// A place among those of the client's address.
+    /// Takes one of the places of the client's address.
     fn place(&self, claim: &Claim) -> Result<PlaceGuard, Answer> {
         let key = claim.remote.and_then(|remote| AddressKey::of(remote.ip()));
         let taken = self.places.take(key, false);

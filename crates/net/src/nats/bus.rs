@@ -1,4 +1,4 @@
-//! A connection to NATS, and what it says about itself.
+//! A connection to NATS: its options, how often it was lost, and what the server denied.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,8 +13,7 @@ use super::error::NatsError;
 use crate::plain_text::plain_text;
 use crate::ws::{Identity, Roots, client_config, provider};
 
-/// How many messages may wait to be written, and how many of one session to be read: the window of a
-/// session bounds both before.
+/// How many messages may wait to be written; those of a session are bounded by its window before.
 const QUEUE: usize = 128;
 
 /// How many messages of one subscription may wait to be read.
@@ -23,7 +22,7 @@ const SUBSCRIPTION: usize = 8192;
 /// A server that does not answer a ping in this time is gone.
 const PING: Duration = Duration::from_secs(15);
 
-/// How a program shows a NATS server who it is. It is never printed.
+/// The credentials for a NATS server. They are never printed.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credentials {
@@ -59,7 +58,7 @@ pub struct NatsOptions {
     pub inbox: String,
     /// The name by which the NATS server knows this connection.
     pub name: String,
-    /// How to show who this is.
+    /// The credentials for the server.
     pub credentials: Option<Credentials>,
     /// Whether to demand TLS.
     pub secure: bool,
@@ -69,8 +68,8 @@ pub struct NatsOptions {
     pub identity: Option<Identity>,
     /// How long connecting may take.
     pub timeout: Duration,
-    /// How much may be on its way to this side of a session and not taken yet, in bytes; one message more
-    /// is allowed.
+    /// The window: how many bytes may be on their way to this side of a session, or wait there to be taken;
+    /// one message more is allowed.
     pub window: u64,
 }
 
@@ -126,7 +125,7 @@ pub(super) struct Bus {
     said: Arc<Said>,
 }
 
-/// What the connection said about itself.
+/// What the client library has reported about the connection.
 #[derive(Debug)]
 struct Said {
     /// How often it was lost.
@@ -236,7 +235,7 @@ impl Bus {
         Ok(format!("{}.{}", self.options.inbox, self.fresh_name()?))
     }
 
-    /// Letters that nobody can guess, and nobody else has.
+    /// Letters and digits that nobody can guess, and that no other program has.
     pub(super) fn fresh_name(&self) -> Result<String, NatsError> {
         let mut bytes = [0; 24];
         let filled = provider().secure_random.fill(&mut bytes);

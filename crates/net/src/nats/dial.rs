@@ -1,4 +1,4 @@
-//! Opens a session with whoever listens at a subject.
+//! Opens a session with a program that listens at a subject.
 
 use async_nats::{RequestError, RequestErrorKind};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ pub async fn connect(options: &NatsOptions) -> Result<NatsTransport, NatsError> 
     connect_as(options, false).await
 }
 
-/// Opens a session that only asks what passes: see [`NatsTransport::is_probe`].
+/// Opens a session that only probes which messages pass: see [`NatsTransport::is_probe`].
 pub async fn connect_probe(options: &NatsOptions) -> Result<NatsTransport, NatsError> {
     connect_as(options, true).await
 }
@@ -31,7 +31,7 @@ async fn connect_as(options: &NatsOptions, probe: bool) -> Result<NatsTransport,
     }
 }
 
-/// Opens a session, or a probe, with whoever listens at a subject, by a connection that is there.
+/// Opens a session, or a probe, with a program that listens at a subject, over an existing connection.
 pub(super) async fn open(bus: &Bus, at: &str, probe: bool) -> Result<NatsTransport, NatsError> {
     let subject = bus.fresh_subject()?;
     let subscriber = bus.client.subscribe(subject.clone()).await;

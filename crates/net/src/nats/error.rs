@@ -1,4 +1,4 @@
-//! Why a session cannot be opened, or clients cannot be heard.
+//! Why a session cannot be opened, or a listener fails.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub enum NatsError {
         /// What it says.
         reason: String,
     },
-    /// Nobody listens.
+    /// No program listens at the subject.
     #[error(
         "nobody listens at the subject {subject} of the NATS server {server}; start the other side first, and check the subject"
     )]
@@ -58,7 +58,7 @@ pub enum NatsError {
         /// The subject.
         subject: String,
     },
-    /// Nobody answered.
+    /// No program at the subject answered in time.
     #[error("nobody at the subject {subject} of the NATS server {server} answered within {} s", after.as_secs_f64())]
     Silent {
         /// Host and port.
@@ -68,7 +68,7 @@ pub enum NatsError {
         /// How long was waited.
         after: Duration,
     },
-    /// Whoever listens refused the session.
+    /// The program that listens refused the session.
     #[error("the other side at the subject {subject} takes no session: {reason}")]
     Refused {
         /// The subject.

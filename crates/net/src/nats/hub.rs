@@ -9,8 +9,8 @@ use super::error::NatsError;
 use super::line::NatsTransport;
 use super::listen::NatsListener;
 
-/// A connection to NATS that many sessions share. Clones share it too. When it is lost, all its sessions
-/// end; it connects again by itself.
+/// A connection to NATS that many sessions share, as clones of this do. When it is lost, all its sessions
+/// end; it reconnects by itself.
 #[derive(Clone, Debug)]
 pub struct NatsHub(Bus);
 
@@ -23,28 +23,28 @@ impl NatsHub {
         Ok(Self(Bus::connect(options).await?))
     }
 
-    /// Hears a subject at which others open sessions, of which at most `sessions` may be open.
+    /// Listens at a subject at which other programs open sessions; at most `sessions` of them may be open.
     ///
     /// # Errors
-    /// If the subject is none, or the connection is lost.
+    /// If this is not a valid subject, or the connection is lost.
     pub async fn listen(&self, subject: &str, sessions: usize) -> Result<NatsListener, NatsError> {
         check(subject)?;
         NatsListener::at(self.0.clone(), subject, sessions).await
     }
 
-    /// Opens a session with whoever hears a subject.
+    /// Opens a session with a program that listens at a subject.
     ///
     /// # Errors
-    /// [`NatsError::NobodyListens`] if nobody does; others if that cannot be known.
+    /// [`NatsError::NobodyListens`] if no program does; another error if that cannot be found out.
     pub async fn open(&self, subject: &str) -> Result<NatsTransport, NatsError> {
         check(subject)?;
         self.while_connected(open(&self.0, subject, false)).await
     }
 
-    /// Whether somebody hears a subject.
+    /// Whether a program listens at a subject.
     ///
     /// # Errors
-    /// [`NatsError::NobodyListens`] if nobody does; others if that cannot be known.
+    /// [`NatsError::NobodyListens`] if no program does; another error if that cannot be found out.
     pub async fn ask_whether_there(&self, subject: &str) -> Result<(), NatsError> {
         check(subject)?;
         let asking = async {
@@ -60,7 +60,7 @@ impl NatsHub {
         self.0.is_connected()
     }
 
-    /// Ends what waits for an answer as soon as the connection is lost, or the server denies something.
+    /// Waits for an answer, but fails if the connection is lost or the server has denied something.
     async fn while_connected<T>(
         &self,
         asking: impl Future<Output = Result<T, NatsError>>,

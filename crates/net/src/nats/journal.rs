@@ -4,17 +4,18 @@
 //! A **record** is bytes of any size up to [`JournalOptions::max_record`]. One that is larger than a NATS
 //! message is cut into pieces; it counts once its last piece is stored, and nobody ever sees a part of one.
 //! Every record is on a **topic**, and JetStream stores a piece only if the last message of its topic is the
-//! one that its writer knows of (`Nats-Expected-Last-Subject-Sequence`). So two writers can never build on
-//! the same past: one of them is [`AppendError::Overtaken`], and has to read what the other one wrote.
+//! one that its writer knows of (`Nats-Expected-Last-Subject-Sequence`). So two writers can never append
+//! after the same record: one of them gets [`AppendError::Overtaken`], and has to read what the other
+//! one wrote.
 //!
-//! What is sent again after a lost answer is recognised by its id (`Nats-Msg-Id`). Pieces that a dead writer
-//! left behind are deleted by the next writer of the topic.
+//! A piece that is sent again after its answer was lost is recognised by its id (`Nats-Msg-Id`). Pieces that
+//! a dead writer left behind are deleted by the next writer of the topic.
 //!
 //! A [`Tail`] gives every record of every topic, those of this program as well, each once and in order, from
-//! the first that the stream still has. It survives the loss of servers: whatever it missed is read again.
+//! the first that the stream still has. It survives the loss of servers: what it missed is read later.
 //!
-//! JetStream acknowledges a message when most of the stream's replicas have it: what [`Journal::append`]
-//! returned for is there as long as most of these servers are.
+//! JetStream acknowledges a message when most of the stream's replicas have it: a record for which
+//! [`Journal::append`] has returned exists for as long as most of these servers do.
 
 mod append;
 mod error;
@@ -44,7 +45,7 @@ pub use options::{JournalOptions, WhenFull};
 /// How long a request to JetStream may take before it is sent again.
 const REQUEST_TIME: Duration = Duration::from_secs(3);
 
-/// Records that were read and not taken yet.
+/// How many records may be read and wait for the application to take them.
 const NEWS: usize = 4;
 
 /// A place in a journal: the stream's sequence number of a record's last piece. Later records have larger
@@ -74,7 +75,7 @@ pub enum News {
         /// The sequence number of the first message that the stream still has, or that of the next one if it
         /// has none.
         first: u64,
-        /// That of the last one it ever had; 0 if it is new.
+        /// The sequence number of the last message that the stream ever had; 0 if it is new.
         last: u64,
     },
     /// The stream is not the one that was read so far: it was deleted, or lost what it had acknowledged.
@@ -105,7 +106,7 @@ struct Shared {
     bus: Bus,
     context: Context,
     options: JournalOptions,
-    /// What the ids of this program's records begin with; nobody else has it.
+    /// The prefix of the ids of this program's records, which no other program has.
     member: String,
     records: AtomicU64,
     topics: Mutex<BTreeMap<String, Topic>>,
@@ -118,7 +119,7 @@ struct Shared {
 struct Topic {
     /// The place of the last whole record.
     record: Place,
-    /// The last message.
+    /// The sequence number of the last message.
     message: u64,
     /// Pieces after the last whole record.
     unfinished: Option<Unfinished>,
@@ -165,7 +166,7 @@ impl Journal {
     /// servers that are away as long as [`JournalOptions::outage`]. Returns its place.
     ///
     /// A program may append to several topics at a time, but only one record to the same one. If the future
-    /// is dropped, whether the record is stored shows in the tail alone.
+    /// is dropped, only the tail shows whether the record was stored.
     pub async fn append(
         &self,
         topic: &str,
@@ -189,20 +190,20 @@ impl Journal {
         append::check(&self.shared).await
     }
 
-    /// How the journal is called in errors: its servers and its stream.
+    /// The journal's name in errors: its servers and its stream.
     pub fn name(&self) -> String {
         self.shared.options.name()
     }
 }
 
 impl Tail {
-    /// What comes next. Waits without an end for servers that are away; `None` after [`News::Lost`].
+    /// The next news. Waits without a limit for servers that are away; `None` after [`News::Lost`].
     pub async fn next(&mut self) -> Option<News> {
         self.news.recv().await
     }
 
-    /// What has come already, if anything has. A program that appends much and does not wait for news should
-    /// take what there is before each record: the tail reads no further while too much waits.
+    /// The next news, if it has come already. A program that appends much and does not wait for news should
+    /// take all of it before each record: the tail reads no further while too much waits.
     pub fn try_next(&mut self) -> Option<News> {
         self.news.try_recv().ok()
     }

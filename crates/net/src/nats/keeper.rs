@@ -1,5 +1,5 @@
-//! The task of a session: reads its messages as fast as they come, checks their numbers, and says
-//! regularly that this side is there.
+//! The task of a session: reads its messages as fast as they come, checks their numbers, and sends heartbeats
+//! and acknowledgements.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::line::Line;
 use super::message::{Message, cost};
 use super::{HEARTBEAT, SILENCE};
 
-/// The other side is told as soon as this part of its window was taken.
+/// An acknowledgement is sent whenever one part in this many of the window was taken.
 const TELL: u64 = 4;
 
-/// How a session ends that has a frame which fits in no message.
+/// The close code of a session with a frame that is too large for a message.
 pub(super) const TOO_LARGE: u16 = 1009;
 
 /// What came in, for the source.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    /// With what it is charged while it waits.
+    /// A frame, and its charge while it waits.
     Frame(Frame, Option<Held>),
     Alive,
 }
@@ -36,14 +36,14 @@ pub(super) struct Keeper {
     inbound: Inbound,
 }
 
-/// The numbers of what came in.
+/// Counts what came in, to notice gaps and to enforce the window.
 #[derive(Debug)]
 struct Inbound {
-    /// The last frame.
+    /// The number of the last frame.
     number: u64,
-    /// What all frames count.
+    /// What all frames together count in the window.
     cost: u64,
-    /// How much of that may be untaken.
+    /// How much of that may wait to be taken.
     window: u64,
 }
 
@@ -82,7 +82,7 @@ impl Inbound {
         }
     }
 
-    /// Checks that all came that the other side has sent before it said so.
+    /// Checks that all frames have come that the other side says it has sent.
     fn sent(&self, sent: u64) -> Result<(), Closed> {
         match sent.saturating_sub(self.number) {
             0 => Ok(()),
@@ -112,7 +112,7 @@ impl Keeper {
         }
     }
 
-    /// Runs until the session ends; the source hears the rest, and then how it ended.
+    /// Runs until the session ends; the source still gets the frames that wait, and then the end.
     pub(super) async fn run(mut self) {
         let ended = self.keep().await;
         self.line.end(ended);
@@ -128,7 +128,7 @@ impl Keeper {
             tokio::select! {
                 biased;
                 ended = line.ended() => {
-                    // The other side did nothing to hear of it: a frame of this side fits in no message.
+                    // The other side does not know yet: a frame of this side was too large for a message.
                     if ended.code == TOO_LARGE {
                         line.say_close(1001, "the other side has gone").await;
                     }
@@ -174,7 +174,7 @@ impl Keeper {
             Message::Frame(number, frame) => {
                 let taken = *self.line.taken_here.borrow();
                 self.inbound.frame(number, &frame, taken)?;
-                // The window keeps it from being full.
+                // The window bounds the frames that wait, so this channel is never full.
                 let limit = self.out.max_capacity();
                 let full = |_| {
                     closed(
@@ -194,7 +194,7 @@ impl Keeper {
                     *known = taken.max(*known);
                     more
                 });
-                // If there is no room for it, frames say the same.
+                // If there is no room for it, the frames in the channel are signs of life, too.
                 let _ = self.out.try_send(Arrived::Alive);
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! A session as a transport.
+//! A session over NATS as a transport.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,21 +26,21 @@ pub struct NatsTransport {
 /// What both halves and the keeper of a session share.
 pub(super) struct Line {
     pub(super) bus: Bus,
-    /// The subject that this side hears.
+    /// The subject that this side subscribes to.
     own: String,
-    /// The subject that the other side hears.
+    /// The subject that the other side subscribes to.
     to: String,
     max_payload: usize,
     window: u64,
     /// The number of the last frame that was sent.
     sent: AtomicU64,
-    /// What the other side has taken.
+    /// How much the other side has taken, as [`cost`] counts it.
     pub(super) taken_there: watch::Sender<u64>,
-    /// What this side has taken.
+    /// How much this side has taken, as [`cost`] counts it.
     pub(super) taken_here: watch::Sender<u64>,
     /// How the session ended.
     over: watch::Sender<Option<Closed>>,
-    /// What waits to be taken here is charged to it.
+    /// The budget for frames that wait here to be taken.
     pub(super) budget: OnceLock<Budget>,
     /// The listener's permit for one session.
     _permit: Option<OwnedSemaphorePermit>,
@@ -53,7 +53,7 @@ impl fmt::Debug for Line {
 }
 
 impl NatsTransport {
-    /// A session between this side, which hears a subject of its own, and another one.
+    /// A session with another side; `own` is the subject that this side subscribes to.
     pub(super) fn new(
         bus: Bus,
         (own, subscriber): (String, Subscriber),
@@ -74,7 +74,7 @@ impl NatsTransport {
             _permit: permit,
             bus,
         });
-        // As many as the window has room for, however small they are.
+        // Room for as many frames as the window allows, however small they are.
         let room = line.bus.options.window / MESSAGE_COST;
         let (out, arrived) = mpsc::channel(usize::try_from(room).unwrap_or(usize::MAX / 4) + 16);
         tokio::spawn(Keeper::new(line.clone(), subscriber, out).run());
@@ -88,19 +88,21 @@ impl NatsTransport {
         }
     }
 
-    /// Whether the side that opened it only asks what passes.
+    /// Whether the side that opened the session only probes which messages pass.
     pub fn is_probe(&self) -> bool {
         self.probe
     }
 
-    /// A short name for logs: the beginning of what its subject has for itself. The rest stays secret.
+    /// A short name for logs: the beginning of the random part of the other side's subject. The rest
+    /// stays secret.
     pub fn name(&self) -> String {
         let to = &self.sink.line.to;
         let own = to.rsplit('.').next().unwrap_or_default();
         own.chars().take(8).collect()
     }
 
-    /// The subjects that this side and the other one hear. Both are secrets of this session alone.
+    /// The subjects that this side and the other one subscribe to. Both are secret and belong to this
+    /// session alone.
     pub fn subjects(&self) -> (&str, &str) {
         (&self.sink.line.own, &self.sink.line.to)
     }
@@ -110,12 +112,12 @@ impl NatsTransport {
         self.sink.max_frame()
     }
 
-    /// Says that this side is there.
+    /// Sends the first heartbeat.
     pub(super) async fn greet(&self) -> Result<(), Lost> {
         self.sink.line.say_here().await
     }
 
-    /// Waits for the first message of the other side, which says that it is there. Nothing of it is lost.
+    /// Waits for the first message of the other side; true if it is a heartbeat, as it must be.
     pub(super) async fn first_message(&mut self) -> bool {
         matches!(self.source.arrived.recv().await, Some(Arrived::Alive))
     }
@@ -174,7 +176,7 @@ impl Line {
         lost
     }
 
-    /// Says that this side is there, what it sent and what it took.
+    /// Sends a heartbeat: how much this side has sent and taken.
     pub(super) async fn say_here(&self) -> Result<(), Lost> {
         let message = Message::Here {
             sent: self.sent.load(Relaxed),
@@ -183,7 +185,7 @@ impl Line {
         self.publish(message).await
     }
 
-    /// Says the last word.
+    /// Sends this side's close.
     pub(super) async fn say_close(&self, code: u16, reason: &str) {
         let number = self.sent.load(Relaxed) + 1;
         if self
@@ -205,7 +207,7 @@ impl Transport for NatsTransport {
     }
 
     fn charge_to(&mut self, budget: &Budget) {
-        // A session has one.
+        // A session has only one budget.
         let _ = self.source.line.budget.set(budget.clone());
     }
 
@@ -262,7 +264,7 @@ impl Sink for NatsSink {
         let number = line.sent.load(Relaxed) + 1;
         let cost = cost(&frame);
         line.publish(Message::Frame(number, frame)).await?;
-        // Only now: a call that was given up before has sent nothing.
+        // Counted only now: a call that was cancelled before this point has sent nothing.
         line.sent.store(number, Relaxed);
         self.sent_cost += cost;
         Ok(())

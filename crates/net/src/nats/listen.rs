@@ -19,7 +19,7 @@ const ARRIVALS: usize = 16;
 /// How many refusals may wait to be sent; further requests are not answered.
 const REFUSALS: usize = 64;
 
-/// Hears the subject at which sessions are opened.
+/// Listens at the subject at which sessions are opened.
 #[derive(Debug)]
 pub struct NatsListener {
     bus: Bus,
@@ -40,7 +40,7 @@ impl NatsListener {
         Self::at(bus, &options.subject, sessions).await
     }
 
-    /// Subscribes to a subject by a connection that is there.
+    /// Subscribes to a subject over an existing connection.
     pub(super) async fn at(bus: Bus, subject: &str, sessions: usize) -> Result<Self, NatsError> {
         let queue = bus.options.queue.clone();
         let requests = bus.client.queue_subscribe(subject.to_owned(), queue).await;
@@ -84,22 +84,22 @@ impl NatsListener {
         let _ = self.requests.unsubscribe().await;
     }
 
-    /// Answers a request. Each answer holds a place of those for sessions or of those for refusals, so
-    /// that their number is bounded.
+    /// Answers a request. Each answer holds a permit for a session or for a refusal, so that the number of
+    /// answers is bounded.
     fn answer(&self, request: Message) {
         let bus = self.bus.clone();
         let Some(reply_to) = request.reply.clone() else {
             return tracing::debug!("a request for a session names no subject for the reply");
         };
         if !is_below(&reply_to, &bus.options.inbox) {
-            // Whoever asks could have this side publish to the subject of somebody else, or to one that it
-            // may not publish to.
+            // Otherwise a client could make this side publish to the subject of another program, or to one
+            // that this side may not publish to.
             return tracing::debug!(
                 "a request for a session wants its reply at a subject that is not below the inbox"
             );
         }
         if request.payload.is_empty() {
-            // Somebody only asks whether this listener is there.
+            // An empty request only asks whether this listener is there.
             if let Ok(permit) = self.refusals.clone().try_acquire_owned() {
                 tokio::spawn(async move {
                     let _ = bus.client.publish(reply_to, Bytes::new()).await;
@@ -128,7 +128,7 @@ impl NatsListener {
                 }
                 Err(error) => return reply(&bus, reply_to, &Reply::Refused { error }).await,
             };
-            // Whoever only asks starts nothing.
+            // A session of which the client says nothing more is not handed to the application.
             match timeout(super::OPEN_TIME, transport.first_message()).await {
                 Ok(true) => drop(opened.send(transport).await),
                 _ => tracing::debug!("a client asked for a session and said nothing more"),
@@ -138,7 +138,7 @@ impl NatsListener {
 }
 
 async fn reply(bus: &Bus, to: Subject, reply: &Reply) {
-    // A client that hears nothing asks again.
+    // A client that gets no reply asks again.
     if let Ok(reply) = serde_json::to_vec(reply) {
         let _ = bus.client.publish(to, reply.into()).await;
     }

@@ -19,13 +19,13 @@ const REASON_MAX: usize = 123;
 pub(super) enum Message {
     /// The frame of this number; the first one is 1.
     Frame(u64, Frame),
-    /// The last word, which has the number of the next frame.
+    /// The sending side's close, with the number of the next frame.
     Close(u64, Closed),
-    /// The side is there.
+    /// A heartbeat.
     Here {
-        /// The number of its last frame.
+        /// The number of the sending side's last frame.
         sent: u64,
-        /// What it has taken of the other side, as [`cost`](Self::cost) counts it.
+        /// How much it has taken of the other side's frames, as [`cost`] counts it.
         taken: u64,
     },
 }
@@ -58,8 +58,8 @@ impl Message {
         bytes.freeze()
     }
 
-    /// `None` if it is no message of a session. A frame gets memory of its own: the bytes are a part of a buffer
-    /// of the client library, which would be kept whole for it.
+    /// `None` if it is no message of a session. A frame gets memory of its own: the bytes are a slice of a
+    /// buffer of the client library, and would keep all of it alive.
     pub(super) fn read(mut bytes: Bytes) -> Option<Self> {
         let kind = bytes.try_get_u8().ok()?;
         let number = bytes.try_get_u64().ok()?;

@@ -1,19 +1,19 @@
-//! What both sides say to open a session, in JSON.
+//! The JSON request and reply by which two sides open a session.
 
 use serde::{Deserialize, Serialize};
 
 use super::bus::{Bus, bad_subject};
 
-/// What a side tells of itself.
+/// What each side tells the other about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Side {
-    /// The subject that it hears.
+    /// The subject that it subscribes to.
     pub(super) subject: String,
     /// The largest message that its NATS server takes.
     pub(super) max_payload: usize,
-    /// How much may be on its way to it.
+    /// Its window: how many bytes may be on their way to it.
     pub(super) window: u64,
-    /// Whether it only asks what passes.
+    /// Whether it only probes which messages pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) probe: bool,
 }
@@ -36,7 +36,7 @@ impl Side {
         }
     }
 
-    /// Refuses a side whose subject is not one of a session: messages to it would reach somebody else.
+    /// Refuses a side whose subject is not below the inbox: messages to it could reach another program.
     pub(super) fn check(&self, inbox: &str) -> Result<(), String> {
         if !is_below(&self.subject, inbox) || bad_subject(&self.subject).is_some() {
             return Err(format!("the subject of a session must begin with {inbox}."));

@@ -1,5 +1,5 @@
-//! The events that a relay accepted a short time ago and does not store. They are sent again after an outage
-//! of the relay: whoever they are for was cut off too, and may subscribe again later than we publish.
+//! Recently accepted events that a relay does not store. They are sent again after an outage of the relay:
+//! their receivers were cut off too, and may subscribe again later than this side publishes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,14 +8,15 @@ use std::time::Duration;
 use nostr_sdk::{Event, JsonUtil};
 use tokio::time::Instant;
 
-/// How long before an outage was noticed an event may have been lost to it.
+/// Events that were accepted from this long before a reconnect on may have been lost in the outage.
 const BEFORE: Duration = Duration::from_secs(5);
 
-/// How long after a reconnect events are sent again, twice: other clients of the relay reconnect later.
+/// How long after a reconnect events are sent again: twice, because other clients of the relay
+/// reconnect later.
 const AFTER: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 
-/// How much later than those new events are sent: a piece that overtakes the ones before it may be one that its
-/// receiver cannot take.
+/// How much later than the repeated events new ones are sent: a receiver may not be able to take a piece that
+/// overtakes the pieces before it.
 const BEHIND: Duration = Duration::from_millis(250);
 
 /// How long an accepted event is kept.
@@ -53,7 +54,7 @@ impl RecentlyAccepted {
         }
     }
 
-    /// A connection to the relay is there; the first one follows no outage.
+    /// The relay is connected. The first connection does not follow an outage.
     pub(super) fn connected(&mut self, now: Instant) {
         if std::mem::replace(&mut self.connected, true) {
             self.reconnected = Some(now);
@@ -61,8 +62,8 @@ impl RecentlyAccepted {
         }
     }
 
-    /// When an event of an ephemeral kind may be sent. After an outage the other clients are not back yet, and would
-    /// get neither what was lost nor this.
+    /// When an event of an ephemeral kind may be sent after an outage. Before that, other clients may not
+    /// have reconnected, and would get neither the lost events nor this one.
     pub(super) fn settled(&self) -> Option<Instant> {
         let first = self.reconnected? + AFTER[0];
         Some(first + BEHIND)

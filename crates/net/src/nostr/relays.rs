@@ -124,14 +124,14 @@ struct OneRelay {
     pending: AtomicUsize,
     /// Until when nothing is sent to it, and the length of the next pause.
     pause: Mutex<(Instant, Duration)>,
-    /// What it accepted a short time ago.
+    /// The events that it accepted a short time ago.
     recent: Mutex<RecentlyAccepted>,
 }
 
 impl Relays {
     /// Connects and subscribes to events of these kinds that are addressed to `keys`; returns once
-    /// one relay has accepted the subscription. Events with valid signatures arrive in the channel,
-    /// each once, and those together that a relay had stored when it was connected, also after an outage.
+    /// one relay has accepted the subscription. Events with valid signatures arrive in the channel, each
+    /// once. Those that a relay had stored when it was connected, also after an outage, arrive together.
     pub async fn open(
         urls: &[String],
         keys: &Keys,
@@ -333,7 +333,7 @@ impl OneRelay {
         }
     }
 
-    /// Sends again what the outage before the last reconnect may have lost.
+    /// Sends the events again that may have been lost in the outage before the last reconnect.
     fn publish_again(&self) {
         let events = lock(&self.recent).again(Instant::now());
         if events.is_empty() {
@@ -407,20 +407,20 @@ async fn add(
     relay.map_err(|error| bad_url(error.to_string()))
 }
 
-/// Watches one relay.
+/// The task that handles the notifications of one relay.
 struct Watch {
     one: Arc<OneRelay>,
     id: SubscriptionId,
     filter: Filter,
-    /// Is told when the relay has accepted the subscription.
+    /// Notified when the relay has accepted the subscription.
     ready: mpsc::Sender<()>,
     stored: Arc<Stored>,
     events: mpsc::Sender<Batch>,
 }
 
 impl Watch {
-    /// Hands over what the relay had stored, subscribes again if the relay ends the subscription, and sends recent
-    /// events again after an outage.
+    /// Hands over the relay's stored events, subscribes again if the relay ends the subscription, and sends
+    /// recent events again after an outage.
     async fn run(self, mut notifications: broadcast::Receiver<RelayNotification>) {
         let url = self.one.relay.url();
         let (mut pause, mut began) = (PAUSE.0, self.stored.began());

@@ -1,6 +1,6 @@
-//! The events that a relay had stored when it was subscribed to. It sends them newest first, those of one second in
-//! any order, and then says that there are no more of them. Whoever knows what the events say can order them, so
-//! they are handed over together.
+//! Collects the events that a relay had stored when this side subscribed. The relay sends them newest first,
+//! those of one second in any order, and then reports their end. The application, which knows their content,
+//! can order them, so they are handed over together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,11 +14,12 @@ use tokio::time::Instant;
 /// The most stored events that are handed over together; more of them come in several batches.
 const MOST: usize = 1_024;
 
-/// How many KiB of stored events wait for the end of theirs, or for the application, of all relays together.
-/// What is more is handed over as it comes, and waits for room in the channel.
+/// How many KiB of stored events, of all relays together, may wait until their relay reports the end of
+/// them, or until the application takes them. Further events are handed over as they come, and wait for room
+/// in the channel.
 const WAITING_KIB: usize = 32 << 10;
 
-/// A relay that does not say within this time after the first stored event that there are no more is not waited for.
+/// How long to wait, after a relay's first stored event, for the relay to report the end of them.
 const END: Duration = Duration::from_secs(5);
 
 /// Received events: one, or all that a relay had stored, in the order in which it sent them.
@@ -26,30 +27,31 @@ const END: Duration = Duration::from_secs(5);
 pub struct Batch {
     /// The events, at least one.
     pub events: Vec<Event>,
-    /// Their part of what may wait, until the batch is dropped.
+    /// The events' share of the memory of waiting events, held until the batch is dropped.
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// For each relay what it had stored, for as long as it sends that.
+/// The stored events of each relay, for as long as the relay sends them.
 #[derive(Debug)]
 pub(super) struct Stored {
     relays: Mutex<BTreeMap<RelayUrl, Phase>>,
     room: Arc<Semaphore>,
-    /// Changes when a first stored event has come: from then on there is a [`deadline`](Stored::deadline).
+    /// Changes when a relay's first stored event has come: from then on there is a
+    /// [`deadline`](Stored::deadline).
     began: watch::Sender<()>,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// The relay sends what it had stored: what came of it, when the first of it came, and what another relay
-    /// had sent before.
+    /// The relay sends its stored events: those that came, their share of the memory, when the first one
+    /// came, and the ids of events that another relay had sent before.
     Stored(
         Vec<Event>,
         Option<OwnedSemaphorePermit>,
         Option<Instant>,
         BTreeSet<EventId>,
     ),
-    /// It sends events as they are published.
+    /// The relay sends events as they are published.
     Live,
 }
 
@@ -60,7 +62,7 @@ impl Default for Phase {
 }
 
 impl Phase {
-    /// What was collected, and the next phase in its place.
+    /// Ends this phase, and returns the events that it has collected.
     fn end(&mut self, next: Self) -> Option<Batch> {
         match std::mem::replace(self, next) {
             Self::Stored(events, room, ..) if !events.is_empty() => Some(Batch {
@@ -83,7 +85,7 @@ impl Default for Stored {
 }
 
 impl Stored {
-    /// Is told when a first stored event has come, of any relay.
+    /// Notified when the first stored event of any relay has come.
     pub(super) fn began(&self) -> watch::Receiver<()> {
         self.began.subscribe()
     }
@@ -115,8 +117,8 @@ impl Stored {
         None
     }
 
-    /// An event came once more, from this relay. Once that one has sent all that it had stored, the event is not
-    /// held for another relay, which may never say so; returns it.
+    /// An event came once more, from this relay. If this relay has sent all its stored events, the event is
+    /// no longer held for another relay, which may never report the end of its own; returns it.
     pub(super) fn came_again(&self, relay: &RelayUrl, id: &EventId) -> Option<Batch> {
         let mut relays = self.lock();
         match relays.entry(relay.clone()).or_default() {
@@ -130,7 +132,8 @@ impl Stored {
         }
     }
 
-    /// The relay has sent all that it had stored; returns it, with what of it is held for other relays.
+    /// The relay has sent all its stored events; returns them, with those of them that are held for
+    /// other relays.
     pub(super) fn ended(&self, relay: &RelayUrl) -> Option<Batch> {
         let mut relays = self.lock();
         let phase = relays.entry(relay.clone()).or_default();
@@ -149,12 +152,12 @@ impl Stored {
         }
     }
 
-    /// The relay is not connected: what comes next was stored. Returns what came before.
+    /// The relay was disconnected: once it is back it sends stored events first. Returns what came before.
     pub(super) fn disconnected(&self, relay: &RelayUrl) -> Option<Batch> {
         self.lock().get_mut(relay)?.end(Phase::default())
     }
 
-    /// When [`ended`](Self::ended) is to be called although the relay did not say so.
+    /// When [`ended`](Self::ended) is to be called although the relay has not reported the end.
     pub(super) fn deadline(&self, relay: &RelayUrl) -> Option<Instant> {
         match self.lock().get(relay)? {
             Phase::Stored(_, _, first, _) => first.map(|first| first + END),
@@ -175,7 +178,7 @@ fn taken(relays: &mut BTreeMap<RelayUrl, Phase>, wanted: impl Fn(&Event) -> bool
             all.extend(events.extract_if(.., |event| wanted(event)));
         }
     }
-    // The room that they took is given back with that of those they were held with.
+    // Their share of the memory is released with the events that they were held with.
     (!all.is_empty()).then_some(Batch {
         events: all,
         _room: None,
@@ -255,7 +258,7 @@ mod tests {
         began.mark_unchanged();
         assert!(stored.received(now, &silent, &other).is_none());
         assert!(!began.has_changed().unwrap());
-        // What the honest relay had stored, too, comes with all that it had.
+        // An event that the honest relay had stored as well comes with all its stored events.
         let third = event("third");
         assert!(stored.came_again(&honest, &one.id).is_none());
         assert!(stored.received(now, &honest, &third).is_none());
@@ -303,7 +306,7 @@ mod tests {
         kept.extend(batch);
         let held: usize = kept.iter().map(|batch| batch.events.len()).sum();
         assert!(held <= MOST + ((WAITING_KIB - before) >> 10) + 1, "{held}");
-        // As long as that waits, each event is handed over at once.
+        // As long as that batch waits, each event is handed over at once.
         let next = stored.received(now, &relay, &large);
         assert_eq!(next.map(|batch| batch.events.len()), Some(1));
         drop(kept);

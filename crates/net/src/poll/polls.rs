@@ -17,8 +17,8 @@ use crate::http::presence::PresentGuard;
 /// The size of the chunks given to hyper.
 const CHUNK: usize = 32 << 10;
 
-/// What an answer holds beside its last message: who collected less goes on with the next message, whose sender
-/// must not wait for the client then.
+/// A poll that has collected no more than this takes further messages, and lets the sender go on at once. The
+/// message by which it collects more is the last one, and its sender waits until the answer was sent.
 const SHARED: usize = 64 << 10;
 
 /// A message for the next poll.
@@ -110,7 +110,7 @@ pub(crate) struct Batch {
     connection: Arc<HttpConnection>,
     messages: Vec<Bytes>,
     bytes: usize,
-    /// Is told when the answer was sent.
+    /// Notified when the answer was sent.
     taken: Option<oneshot::Sender<()>>,
     delivered: bool,
     _polling: PresentGuard,

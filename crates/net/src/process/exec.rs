@@ -95,7 +95,7 @@ pub(super) enum ChildStderr {
 }
 
 impl ChildStderr {
-    /// Waits until it has ended.
+    /// Waits until the standard error has ended.
     async fn ended(&self) {
         match self {
             Self::Elsewhere => {}
@@ -161,7 +161,8 @@ impl Exec {
         }
     }
 
-    /// Tells when its standard error is passed on, if that is done ([`Stderr::Lines`](super::Stderr::Lines)).
+    /// Tells when all of its standard error was passed on, if that is done
+    /// ([`Stderr::Lines`](super::Stderr::Lines)).
     pub fn stderr_lines(&self) -> Option<StderrLines> {
         match &self.child.stderr {
             ChildStderr::PassedOn { lines, .. } => Some(lines.clone()),

@@ -24,11 +24,11 @@ pub use length_field::LengthField;
 use unreadable::HEADERS;
 pub use unreadable::Unreadable;
 
-/// How much is read at first: all that a stream with little to say holds.
+/// How much is read at first. A stream with little traffic never holds a larger buffer.
 const FIRST_STEP: usize = 8 << 10;
 
-/// How much is read at a time, once a read brought as much as was asked for, until a frame is larger than
-/// that.
+/// How much is read at a time after a read that brought as much as was asked for; for large frames more
+/// is read.
 const STEP: usize = 64 << 10;
 
 /// The most that is read at a time: bytes that follow a large frame must be copied.
@@ -210,7 +210,7 @@ impl Decoder {
     /// The bytes that were read and belong to no frame yet, without blank space: the beginning of a frame,
     /// what of it is skipped already, and what follows the last frame.
     pub fn unframed(&self) -> u64 {
-        /// More is not looked through: it is hardly all blank.
+        /// A longer rest is not searched: it is hardly all white space.
         const BLANK: usize = 256;
         let skipped = self.skip.as_ref().map_or(0, |skip| skip.size);
         let rest = &self.buffer[self.start..];
@@ -263,8 +263,8 @@ impl Decoder {
         self.step = STEP;
     }
 
-    /// The next complete frame: UTF-8 text, unless the framing is binary. After an error the stream cannot be read further, except
-    /// after [`Unreadable::Oversized`].
+    /// The next complete frame: UTF-8 text, unless the framing is binary. After an error the stream cannot be
+    /// read further, except after [`Unreadable::Oversized`].
     #[expect(clippy::should_implement_trait, reason = "it goes on after None")]
     pub fn next(&mut self) -> Option<Result<Bytes, Unreadable>> {
         loop {
@@ -555,7 +555,7 @@ fn is_header(line: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A search that began anew with each byte would look at 80 GB of a line of 400,000.
+    /// A search that starts again with each byte would look at 80 GB for a line of 400,000 bytes.
     #[test]
     fn the_search_for_a_lines_end_is_linear() {
         let mut decoder = Decoder::new(Framing::Lines, 1 << 20);

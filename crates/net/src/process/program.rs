@@ -15,7 +15,8 @@ use super::stderr_lines::StderrLines;
 use super::stop::ChildGuard;
 use super::stream::Stream;
 
-/// Variables whose names begin so are ours, secrets among them. No command inherits them.
+/// The prefix of the names of this program's own environment variables, some of which are secrets. No command
+/// inherits them.
 const OURS: &str = "BREAKBULK_";
 
 /// What to do with a command's standard error.

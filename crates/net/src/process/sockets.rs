@@ -239,7 +239,7 @@ mod tests {
             ("2001:db8:1:1::1", true),
             ("2001:db8:1:1::2", true),
             ("2001:db8:1:1:ffff::3", false),
-            // Who comes from this machine may stand for many others.
+            // A program of this machine may act for many clients, so loopback addresses are not limited.
             ("127.0.0.1", true),
             // All are taken.
             ("203.0.113.9", false),

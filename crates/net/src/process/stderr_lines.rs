@@ -1,5 +1,5 @@
 //! Passes a command's standard error on to ours: line by line, and without control characters, so that
-//! the command cannot give orders to the terminal of whoever runs this program.
+//! the command cannot control the terminal that this program runs in.
 
 use std::mem;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ pub fn set_stderr_format(format: fn(&str) -> String) {
     let _ = FORMAT.set(format);
 }
 
-/// Tells when a command's standard error is passed on. Clones tell the same.
+/// Tells when all of a command's standard error was passed on. Clones tell the same.
 #[derive(Clone, Debug)]
 pub struct StderrLines {
     ended: watch::Receiver<bool>,
@@ -55,7 +55,7 @@ impl StderrLines {
                 }
             };
             let too_late = async {
-                // An error is what it waits for.
+                // Ends, by an error, when the sender is dropped.
                 let _ = dropped.await;
                 sleep(LINGER).await;
             };

@@ -23,11 +23,11 @@ const SMALL: usize = 16 << 10;
 
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// How long a program of our own may have to wait for memory that others hold.
+/// How long a stream other than a socket may wait for memory that others hold.
 const MEMORY_WAIT: Duration = Duration::from_secs(30);
 
-/// When it is looked for memory again while there is none: at first, and at most. The pause doubles, since
-/// a thousand streams that look often leave no time for those who would give memory back.
+/// The first and the longest pause before trying to get memory again. The pause doubles, since a thousand
+/// streams that try often leave no time for the tasks that would release memory.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const LOOK_SELDOM: Duration = Duration::from_millis(640);
 
@@ -70,13 +70,13 @@ pub struct StreamSource<R> {
     listener: SkipListener,
     /// A skipped message that is not reported yet.
     unreported: Option<Unreadable>,
-    /// Bytes that were read and belong to no frame yet; [`Ends`] tells them.
+    /// How many bytes were read and belong to no frame yet, for [`Ends`].
     unframed: Arc<AtomicU64>,
     /// What an unfinished message is charged to.
     unfinished: Unfinished,
-    /// Whether nobody vouches for the other end, which is not waited for.
+    /// Whether the other end is not trusted: its messages do not wait for memory.
     is_socket: bool,
-    /// Since when there is no memory for an unfinished message, and the pause until it is looked for again.
+    /// Since when there is no memory for an unfinished message, and the pause until the next attempt.
     short: Option<(Instant, Duration)>,
 }
 
@@ -142,10 +142,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stream<R> {
         }
     }
 
-    /// For a socket, whose other end nobody vouches for: an unfinished message has a time limit and must
-    /// find memory at once, a stream that begins like HTTP is refused, and when this side has closed,
-    /// the rest of the input is read and dropped, since closing a socket with unread bytes resets it, and
-    /// the other end could lose the last frames.
+    /// For a socket, whose other end is not trusted: an unfinished message has a time limit and must get
+    /// memory at once, a stream that begins like HTTP is refused, and when this side has closed, the rest of
+    /// the input is read and dropped, since closing a socket with unread bytes resets it, and the other end
+    /// could lose the last frames.
     #[cfg(feature = "ws")]
     pub(super) fn watched(mut self) -> Self {
         self.source.decoder.refuse_http();
@@ -290,8 +290,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         Ok(read)
     }
 
-    /// Charges the buffer for the next read, before it is allocated. A program of our own waits for memory;
-    /// strangers could wait for each other. Cancel-safe.
+    /// Charges the buffer for the next read, before it is allocated. Only streams other than sockets wait for
+    /// memory: untrusted peers could make each other wait. Cancel-safe.
     async fn find_memory(&mut self) -> Result<(), Closed> {
         while !self.unfinished.charge(self.decoder.needed()) {
             if self.decoder.read_less() {
@@ -309,7 +309,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
         Ok(())
     }
 
-    /// A frame. Others may wait in the buffer behind it, which stays charged.
+    /// Returns a frame. The buffer stays charged, since other frames may wait in it.
     fn frame(&mut self, bytes: Bytes) -> Incoming {
         self.decoder.release_empty();
         self.unfinished.shrink(self.decoder.capacity());
@@ -322,7 +322,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
     /// Nothing more is decoded.
     fn broken(&mut self, closed: Closed) -> Incoming {
         self.broken = true;
-        // What was read of a message is given up with its charge.
+        // The unfinished message is dropped, and its charge released.
         self.decoder.forget();
         self.unfinished.release();
         Incoming::Broken(closed)

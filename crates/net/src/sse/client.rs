@@ -106,7 +106,7 @@ impl Default for EventSize {
 impl EventSize {
     fn count(&self, chunk: Bytes) -> io::Result<Bytes> {
         self.received.store(true, Relaxed);
-        // A blank line ends an event, and a comment, of which the parser says nothing.
+        // A blank line ends an event or a comment; the parser does not report comments.
         let size = match end_of_event(&chunk) {
             Some(at) => {
                 self.bytes.store(chunk.len() - at, Relaxed);
@@ -181,7 +181,7 @@ impl SseSource {
             }
             Poll::Ready(Some(Err(error))) => gone(&format!("the event stream failed: {error}")),
             Poll::Ready(None) => gone("the server ended the event stream"),
-            // A comment (the server's heartbeat) is no event, but shows that the server is alive.
+            // A comment (the server's heartbeat) is not an event, but shows that the server is alive.
             Poll::Pending if received => Incoming::Alive,
             Poll::Pending => return Poll::Pending,
         })

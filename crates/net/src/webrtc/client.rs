@@ -29,7 +29,7 @@ pub async fn connect(
     }
 }
 
-/// To a server of this machine nothing needs to leave it.
+/// If the server is on this machine, binds to a loopback address: nothing needs to leave the machine.
 fn local_if_loopback(url: &str, options: &ChannelOptions) -> ChannelOptions {
     let mut options = options.clone();
     let host = url.parse::<Url>().ok().and_then(|url| {

@@ -35,7 +35,7 @@ pub(crate) async fn offer(
     let mut charge = state.bodies.begin(0);
     let body = read_or_answer(&head.headers, body, limits.description_max, &mut charge);
     let body = timeout(within, body).await.map_err(late)??;
-    // Only a whole offer takes a place: bodies that drip keep nobody out.
+    // Only a complete offer takes a place, so that bodies that come in slowly keep no other client out.
     let key = claim.remote.and_then(|at| AddressKey::of(at.ip()));
     let place = state.half_open.take(key, true);
     let (place, _) = place.map_err(|_| busy(&state))?;

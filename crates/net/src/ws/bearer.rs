@@ -34,9 +34,10 @@ impl fmt::Debug for Bearer {
     }
 }
 
-/// Several tokens, each of them somebody's. They may change while a listener runs.
+/// Several tokens, each of which has a holder. They may change while a listener runs.
 pub trait Tokens: fmt::Debug + Send + Sync {
-    /// The name of whose token the value of an `Authorization` header carries; `None` if it is nobody's.
+    /// The name of the holder whose token the value of an `Authorization` header carries; `None` if there
+    /// is none.
     /// Called for every request, on the async runtime: it must be quick.
     fn holder(&self, header: &[u8]) -> Option<String>;
 }

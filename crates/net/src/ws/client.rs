@@ -92,7 +92,7 @@ pub async fn connect(url: &str, options: &ConnectOptions) -> Result<WebSocket, C
     Ok(WebSocket::new(parts))
 }
 
-/// Connects to the server of a `ws://` or `wss://` address, TLS included, and says nothing: for a caller
+/// Connects to the server of a `ws://` or `wss://` address, TLS included, and sends nothing: for a caller
 /// that speaks HTTP itself.
 pub async fn dial(url: &str, options: &ConnectOptions) -> Result<ByteStream, ConnectError> {
     let target = Target::parse(url)?;
@@ -314,7 +314,7 @@ impl Target {
                 return Err(not_websocket("its answer is too long".to_owned()));
             }
             Err(HeadError::Malformed(reason)) => return Err(not_websocket(reason)),
-            // Of requests alone.
+            // Occurs only in requests.
             Err(HeadError::NotGet) => return Err(not_websocket("no response".to_owned())),
         };
         match response.status() {

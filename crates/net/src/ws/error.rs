@@ -132,7 +132,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether nobody answers there: the server may not be running, or a proxy has nothing behind it.
+    /// Whether nothing answers there: the server may not be running, or a proxy cannot reach its server.
     pub fn is_unanswered(&self) -> bool {
         match self {
             Self::Refused { .. } | Self::EndedUnanswered { .. } | Self::Timeout { .. } => true,
@@ -142,7 +142,7 @@ impl ConnectError {
     }
 }
 
-/// Whether the other end dropped a connection, as a proxy does that reaches nothing behind it.
+/// Whether the other end dropped a connection, as a proxy does that cannot reach its server.
 pub(crate) fn is_drop(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(

@@ -1,4 +1,4 @@
-//! Which web pages may use a listener, by what their browser says of them. Does no IO.
+//! Decides which web pages may use a listener, by the headers that their browser sends. Does no IO.
 //!
 //! Browsers let any page send requests to any address, this machine's included. `Origin` and
 //! `Sec-Fetch-Site` tell whose page it is, and a page cannot forge them; `Host` tells by which name the
@@ -54,8 +54,8 @@ impl PageRules<'_> {
         }
         match self.hosts {
             Some(allowed) => allowed.iter().any(|it| Host::of(it) == *host),
-            // A name may have been made to stand for our address, and then the page passes for ours.
-            // At a socket for both versions of IP this machine is `::ffff:127.0.0.1`.
+            // A web page may have rebound its own name to our address (DNS rebinding), and then passes for a
+            // page of ours. At a dual-stack socket the loopback address is `::ffff:127.0.0.1`.
             None => {
                 let is_loopback = |at: SocketAddr| at.ip().to_canonical().is_loopback();
                 self.has_token || !self.local.is_some_and(is_loopback)
@@ -69,7 +69,7 @@ impl PageRules<'_> {
     }
 }
 
-/// The one `Host` of a request. With two of them a proxy and this server might each believe another one.
+/// The one `Host` of a request. If there were two, a proxy and this server might each use another one.
 fn single_host(headers: &HeaderMap) -> Result<Host, Refusal> {
     let mut all = headers.get_all(HOST).iter();
     let (Some(value), None) = (all.next(), all.next()) else {

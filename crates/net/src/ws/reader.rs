@@ -210,7 +210,8 @@ impl Reader {
                 }
                 Poll::Ready(Ok(count)) => {
                     self.unreported += count;
-                    // However fast it comes, an unfinished message is charged as it grows.
+                    // Reported even while more bytes are ready, so that an unfinished message is charged as
+                    // it grows.
                     if self.unreported >= STEP {
                         self.unreported = 0;
                         return Poll::Ready(Ok(WsEvent::Progress));
@@ -403,7 +404,8 @@ mod tests {
 
     use super::*;
 
-    /// What is charged is looked at after each event: a message that comes at once must not be all there by then.
+    /// The charge is adjusted after each event: a message that comes all at once must cause events while
+    /// it grows.
     #[tokio::test]
     async fn a_message_that_comes_at_once_is_reported_as_it_grows() {
         let mut context = Context::from_waker(Waker::noop());
@@ -437,7 +439,7 @@ mod tests {
         }
     }
 
-    /// Ten thousand idle connections each keep what one keeps.
+    /// There may be ten thousand idle connections, so an idle reader must keep nearly no memory.
     #[tokio::test]
     async fn a_reader_that_waits_keeps_no_buffer() {
         let (mut far, mut near) = tokio::io::duplex(1 << 20);
@@ -451,7 +453,7 @@ mod tests {
             };
             header.format(size as u64, &mut frame).unwrap();
             frame.resize(frame.len() + size, b'x');
-            // Several in one read, and the beginning of a header behind them.
+            // Several frames in one read, followed by the beginning of a header.
             far.write_all(&frame.repeat(3)).await.unwrap();
             far.write_all(&frame[..1]).await.unwrap();
             for _ in 0..3 {

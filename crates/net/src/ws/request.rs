@@ -78,7 +78,7 @@ impl Refusal {
 pub(crate) struct Admitted {
     pub(crate) response: Response,
     pub(crate) subprotocol: Option<String>,
-    /// Whose token it carries, if there are several.
+    /// The holder of the token that it carries, if there are several tokens.
     pub(crate) holder: Option<String>,
 }
 
@@ -141,7 +141,8 @@ pub(crate) fn admit(
     })
 }
 
-/// Whose token a request carries, if there are several; the error refuses one without a token of ours.
+/// The holder of the token that a request carries, if there are several tokens; the error refuses a request
+/// without a valid token.
 pub(crate) fn holder(
     headers: &HeaderMap,
     bearer: Option<&Bearer>,

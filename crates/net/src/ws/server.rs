@@ -54,7 +54,7 @@ pub struct ListenOptions {
     pub handshakes: usize,
     /// How many WebSockets may be open; further requests get 503.
     pub connections: usize,
-    /// A subprotocol whose clients find as many places again when all are taken: such a client comes back
+    /// A subprotocol whose clients get as many places again when all are taken: such a client reconnects
     /// after its connection was lost, and may do so before this side has noticed the loss.
     pub spare_places_for: Option<String>,
     /// The limits for one client address.
@@ -116,7 +116,7 @@ pub struct Accepted {
     pub peer: SocketAddr,
     /// The client's address; behind a proxy as the proxy tells it.
     pub client: IpAddr,
-    /// Whose token it sent, if the listener has several.
+    /// The holder of the token that it sent, if the listener has several tokens.
     pub holder: Option<String>,
     /// The path of the request, without the query.
     pub path: String,
@@ -283,7 +283,7 @@ async fn serve(
                 () = evicted => return,
             };
             match done {
-                // The place of its handshake is free already.
+                // The place of its handshake was given back already.
                 Ok(Some(connection)) => {
                     let _ = accepted.send(Ok(connection)).await;
                 }
@@ -309,15 +309,15 @@ struct ServerState {
     handshakes: SharedPlaces,
     /// A place for each connection that may be open.
     open: SharedPlaces,
-    /// As many again, for those who may come back.
+    /// As many places again, for clients that may reconnect ([`ListenOptions::spare_places_for`]).
     spare: SharedPlaces,
     #[cfg(feature = "tls")]
     acceptor: Option<tokio_rustls::TlsAcceptor>,
 }
 
 impl ServerState {
-    /// Performs one handshake; `None` if it failed or was refused. Its place is free as soon as the
-    /// request is judged: neither an open connection nor a refused client that stays is a handshake.
+    /// Performs one handshake; `None` if it failed or was refused. Its place is given back as soon as the
+    /// request was read: neither an open connection nor a refused client that stays counts as a handshake.
     async fn handshake(&self, client: Client, place: PlaceGuard) -> Option<Accepted> {
         let Client {
             socket,

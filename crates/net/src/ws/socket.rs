@@ -1,5 +1,5 @@
-//! The stream below a WebSocket: TCP, a Unix socket, TLS, or an upgraded HTTP connection; and the socket options that
-//! keep the kernel from queueing frames.
+//! The stream below a WebSocket: TCP, a Unix socket, TLS, or an upgraded HTTP connection; and the socket
+//! options that keep the kernel from queueing frames.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -18,10 +18,10 @@ use super::socket::Socket;
 /// The root certificates that a client trusts. The host name in a certificate is always checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Roots {
-    /// Those of the system.
+    /// The root certificates of the system.
     #[default]
     Native,
-    /// Only those in a PEM file.
+    /// Only the root certificates in a PEM file.
     File(PathBuf),
 }
 
@@ -246,7 +246,7 @@ fn failed(address: &str, error: &rustls::Error) -> ConnectError {
     }
 }
 
-/// The alert by which the other end broke a connection off, if that is what failed.
+/// The alert by which the other end broke the connection off, if the error is one.
 pub(crate) fn alert(error: &io::Error) -> Option<String> {
     match tls_error(error)? {
         rustls::Error::AlertReceived(alert) => Some(format!("{alert:?}")),

@@ -140,7 +140,7 @@ struct State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// In order, as if the other end had nothing more to say.
+    /// By an orderly end, as if the other end had nothing more to send.
     End,
     /// By a reset.
     Reset,
@@ -159,7 +159,7 @@ impl Ending {
         }
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::End,
-            // Whoever writes to a connection that was reset hears of it by one of these.
+            // A write to a connection that was reset fails with one of these.
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Reset,
             _ => Self::Failed(error.to_string()),
         }
@@ -183,7 +183,8 @@ impl State {
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.writer.poll_flush(context, &mut self.socket);
         if let Poll::Ready(Err(error)) = &flushed {
-            // A system tells of a reset once: if it was told here, a read only finds the end.
+            // The system reports a reset once: if it was reported here, a read only finds the end of
+            // the stream.
             self.ending.get_or_insert_with(|| Ending::of(error));
         }
         flushed
@@ -199,7 +200,8 @@ impl State {
         }
         let incoming = self.poll_incoming(context);
         if let Poll::Ready(Incoming::Closed(_) | Incoming::Broken(_)) = incoming {
-            // The socket stays open until the other end answers the close: what has come must not stay, too.
+            // The socket stays open until the other end answers the close; the unfinished message is
+            // dropped now.
             self.unfinished.release();
             self.reader.forget();
             return incoming;
@@ -261,7 +263,8 @@ impl State {
             Err(ReadError::Gone(error)) => {
                 let ending = Ending::of(&error);
                 match (&self.ending, &ending) {
-                    // What a read tells is more exact than a write's broken pipe, but for the end.
+                    // The error of a read is more exact than a write's broken pipe, unless the read only
+                    // found the end.
                     (Some(_), Ending::End) => {}
                     _ => self.ending = Some(ending),
                 }

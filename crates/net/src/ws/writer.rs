@@ -23,7 +23,7 @@ const HELD: usize = 16 << 10;
 /// The longest head of a frame.
 const HEAD_MAX: usize = 14;
 
-/// What is kept of the memory of small frames after they were written.
+/// How many bytes of the memory for small frames are kept after they were written.
 const KEPT: usize = 64;
 
 #[derive(Debug)]
@@ -94,12 +94,13 @@ impl Writer {
             Frame::Text(bytes) => (Data::Text, bytes),
             Frame::Binary(bytes) => (Data::Binary, bytes),
         };
-        // Behind a payload, which may be that of a pong, nothing can be added.
+        // No frame can be added behind a payload that is not written yet, which may be a pong's.
         if self.closed || self.payload.has_remaining() || self.head.len() + payload.len() > HELD {
             return Some(frame);
         }
         if self.head.is_empty() {
-            // At once for all that may follow: to grow by doubling copies each frame once more.
+            // Reserved at once for all frames that may follow: growing by doubling would copy each frame
+            // once more.
             self.head.reserve(HELD + HEAD_MAX);
         }
         let from = self.head.len();

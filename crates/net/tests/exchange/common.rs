@@ -1,4 +1,4 @@
-//! A server, a client and a proxy between them that caps, loses and cuts.
+//! A server, a client, and a proxy between them that caps bodies, loses answers and breaks off streams.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub(crate) async fn end(source: &mut impl Source) -> breakbulk_link::Closed {
     }
 }
 
-/// A frame whose content tells its number.
+/// A frame whose content begins with its number.
 pub(crate) fn numbered(number: usize, size: usize) -> Frame {
     let mut bytes = format!("{number} ").into_bytes();
     bytes.resize(size.max(bytes.len()), b'a' + (number % 26) as u8);
@@ -111,9 +111,9 @@ pub(crate) async fn echo(transport: impl Transport) {
     }
 }
 
-/// A client of the test's own.
+/// An HTTP client for requests that the test itself makes.
 pub(crate) fn plain_client() -> reqwest::Client {
-    // An error means that another test of this process did it.
+    // An error means that another test of this process has installed the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
@@ -122,9 +122,9 @@ pub(crate) fn plain_client() -> reqwest::Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Pass,
-    /// 502, and the server never sees it.
+    /// The proxy answers 502, and the server never gets the request.
     Refuse,
-    /// The server answers it, and the answer is lost: 504.
+    /// The server answers, but the client gets 504 instead.
     LoseAnswer,
     /// The server gets the request twice.
     Twice,
@@ -137,7 +137,8 @@ pub(crate) struct Proxy {
     /// The largest body that passes, either way.
     cap: usize,
     fate: fn(usize) -> Fate,
-    /// Whether event streams pass as they are written: so many bytes of each, and then they break off.
+    /// How many bytes of each event stream pass, as they are written, before it breaks off; `None` if event
+    /// streams are held back until they are complete.
     streams: Option<usize>,
     pub(crate) requests: AtomicUsize,
     /// The largest body that passed.
@@ -153,7 +154,7 @@ impl Proxy {
         Self::run(server, cap, fate, None).await
     }
 
-    /// A proxy that does not wait for the end of an event stream, of which so many bytes pass.
+    /// A proxy that passes on event streams as they are written, up to this many bytes of each.
     pub(crate) async fn streaming(
         server: SocketAddr,
         cap: usize,
@@ -239,7 +240,7 @@ async fn pass(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
     proxy.largest.fetch_max(body.len(), SeqCst);
-    // The session must be opened to see what is lost of it.
+    // Opening the session always succeeds, so that the losses concern its frames.
     let fate = match head.uri.path().ends_with("/open") {
         true => Fate::Pass,
         false => (proxy.fate)(proxy.requests.fetch_add(1, SeqCst)),

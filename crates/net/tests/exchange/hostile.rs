@@ -1,4 +1,4 @@
-//! Clients that do not keep to the rules: they learn what is wrong, and disturb nobody else.
+//! Clients that violate the protocol: they are told what is wrong, and do not disturb other clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Raw {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    /// The answer, of which the head has come.
+    /// Sends a request, and returns its answer once the head has come.
     pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> reqwest::Response {
         let url = format!("http://{}/tunnel/{path}", self.address);
         let request = self
@@ -53,7 +53,7 @@ impl Raw {
     }
 }
 
-/// Whether another client is served as ever.
+/// Checks that another client is served as usual.
 async fn others_are_served(address: SocketAddr, arrivals: &mut Arrivals) {
     let (client, server) = pair(address, arrivals).await;
     tokio::spawn(echo(server));
@@ -114,7 +114,7 @@ async fn wrong_requests_are_refused_by_name() {
             "<html>",
             (400, "byte 0 of the body begins no frame"),
         ),
-        // That was the end of the session.
+        // The invalid body has ended the session.
         (
             "GET",
             "poll?number=1",
@@ -224,7 +224,7 @@ async fn floods_and_drips_wait_for_their_turn() {
         assert_eq!(flood.join_next().await.unwrap().unwrap(), 429);
         refused += 1;
     }
-    // A body that drips in keeps nobody else.
+    // A body that comes in slowly does not hold up other clients.
     let mut drip = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!(
         "POST /tunnel/frames?number=1 HTTP/1.1\r\nhost: {address}\r\nx-peer: {}\r\ncontent-length: 60000\r\n\r\nt",
@@ -233,7 +233,7 @@ async fn floods_and_drips_wait_for_their_turn() {
     drip.write_all(head.as_bytes()).await.unwrap();
     others_are_served(address, &mut arrivals).await;
     drop(flood);
-    // Body 1 lets body 2 through, which came eight times and counts once.
+    // After body 1, body 2 is passed on, once, although it was posted eight times.
     let mut answer = (429, String::new());
     while answer.0 == 429 {
         answer = raw.ask("POST", "frames?number=1", &frame).await;

@@ -1,4 +1,5 @@
-//! Paths between client and server: capped ones, ones that lose requests and answers, ones that end.
+//! Paths between client and server: paths with a cap, paths that lose requests and answers, and sides that
+//! vanish or do not read.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use breakbulk_net::{Sink, Transport};
 
 use super::common::*;
 
-/// Frames of many sizes, there and back over a path.
+/// Sends frames of many sizes over a path and gets them back; returns the largest body that passed.
 async fn echoed(cap: usize, fate: fn(usize) -> Fate) -> usize {
     let (address, mut arrivals) = server(serve_options()).await;
     let (path, proxy) = Proxy::start(address, cap, fate).await;
@@ -106,7 +107,8 @@ async fn a_path_that_loses_a_third_of_all_answers_refuses_none() {
     .await;
 }
 
-/// The server hears that its answer is refused, and the client that it was not its fault.
+/// The server is told that its answer was refused for its size; the client gets a code that does not blame
+/// its own frames.
 // LINE-2
 #[tokio::test]
 async fn an_answer_that_a_proxy_refuses_is_told_to_the_server() {
@@ -126,7 +128,7 @@ async fn an_answer_that_a_proxy_refuses_is_told_to_the_server() {
     );
 }
 
-/// A client that goes without a word is noticed by its silence.
+/// A client that vanishes without a DELETE is noticed by its silence.
 #[tokio::test]
 async fn a_silent_client_is_gone_after_a_time() {
     let options = ServeOptions {
@@ -134,7 +136,7 @@ async fn a_silent_client_is_gone_after_a_time() {
         ..serve_options()
     };
     let (address, mut arrivals) = server(options).await;
-    // It polls once, and no more.
+    // The client polls only once.
     let raw = super::hostile::Raw::open(address, "").await.unwrap();
     raw.ask("GET", "poll?number=1&wait=0", "").await;
     let (mut theirs, mut their_sink) = arrivals.next().await.unwrap().transport.split();
@@ -143,7 +145,8 @@ async fn a_silent_client_is_gone_after_a_time() {
     assert!(their_sink.send(numbered(0, 1)).await.is_err());
 }
 
-/// A client that is dropped says goodbye, and one that closes without reading keeps no server waiting.
+/// A client that is dropped tells the server, and one that closes without reading does not keep the
+/// server waiting.
 #[tokio::test]
 async fn a_client_that_reads_no_more_keeps_no_server_waiting() {
     let (address, mut arrivals) = server(serve_options()).await;
@@ -182,7 +185,7 @@ async fn a_client_that_does_not_read_is_not_taken_for_gone() {
         }
         their_sink
     });
-    // As long as it may be silent, three times.
+    // Three times as long as a client may be silent.
     let heard = tokio::time::timeout(Duration::from_millis(4500), end(&mut theirs)).await;
     assert!(heard.is_err(), "{heard:?}");
     for number in 0..30 {

@@ -1,4 +1,4 @@
-//! What is sent arrives: text and binary, small and as large as fits, in order, and with the last word.
+//! Frames arrive: text and binary, small and as large as fits, in order, and followed by the close.
 
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ async fn each_side_hears_the_last_word_of_the_other_after_all_frames() {
     assert_eq!((heard.code, &*heard.reason), (1014, "no target"));
 }
 
-/// A client that drops its session as soon as it has heard the last word does not keep the server waiting.
+/// A client that drops its session as soon as it has got the server's close does not keep the server waiting.
 #[tokio::test]
 async fn a_server_hears_that_its_last_word_has_come() {
     let (address, mut arrivals) = server(serve_options()).await;

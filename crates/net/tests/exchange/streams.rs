@@ -1,5 +1,5 @@
-//! Event streams: small frames come without being asked for, and where a stream does not pass, polls do the
-//! same.
+//! Event streams: small frames come without a request for each, and if a path does not let a stream through,
+//! polls bring the frames.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::hostile::Raw;
 
 const FRAMES: usize = 200;
 
-/// The server sends small frames, each when the one before has come; returns how many requests that took.
+/// The server sends small frames, each once the previous one has come; returns how many requests that took.
 async fn requests(streams: bool) -> usize {
     let (address, mut arrivals) = server(serve_options()).await;
     let (path, proxy) = Proxy::streaming(address, CAP, usize::MAX).await;
@@ -43,7 +43,7 @@ async fn small_frames_come_by_a_stream_without_being_asked_for() {
     assert!(by_stream < FRAMES / 4, "{by_stream}");
 }
 
-/// Frames of all sizes from the server over a path of which a stream lets only so many bytes through.
+/// Receives frames of many sizes over a path that lets only this many bytes of a stream through.
 async fn received(bytes: usize) -> usize {
     let (address, mut arrivals) = server(serve_options()).await;
     let (path, proxy) = Proxy::streaming(address, CAP, bytes).await;
@@ -54,7 +54,7 @@ async fn received(bytes: usize) -> usize {
         0..4 => (number * 31) % 400,
         _ => (number * 7919) % (CAP - FRAME_HEAD),
     };
-    // Between two rounds the client goes back to a stream.
+    // Between two rounds the client has time to open a stream again.
     let rounds = async {
         for round in (0..400).step_by(40) {
             let send = async {
@@ -156,7 +156,7 @@ async fn a_session_has_one_stream() {
     let (_theirs, mut sink) = arrivals.next().await.unwrap().transport.split();
     let mut second = raw.send("GET", stream, "").await;
     let (open, idle) = ("event: open\ndata: \n\n", "event: end\ndata: idle\n\n");
-    // The second one takes its place.
+    // The second stream has ended the first one.
     assert_eq!(until(&mut first, idle).await, format!("{open}{idle}"));
     sink.send(numbered(0, 3)).await.unwrap();
     let answer = "id: 1\ndata: dAAAAAMwIGE=\n\n";
@@ -171,7 +171,7 @@ async fn a_session_has_one_stream() {
     assert_eq!(wrong.0, 409);
 }
 
-/// What comes of an answer until these words, which are its last so far.
+/// Reads an answer until what has come ends with this text.
 async fn until(answer: &mut reqwest::Response, last: &str) -> String {
     let mut text = String::new();
     while !text.ends_with(last) {

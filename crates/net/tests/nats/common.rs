@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 pub(crate) const MAX_PAYLOAD: usize = 64 << 10;
 
-/// A running `nats-server`; it ends with this.
+/// A running `nats-server`, which ends when this is dropped.
 pub(crate) struct NatsServer {
     child: Child,
     port: u16,
@@ -20,7 +20,7 @@ pub(crate) struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts one with these further lines of configuration.
+    /// Starts a server with these further lines of configuration.
     pub(crate) async fn start(further: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -107,7 +107,7 @@ pub(crate) async fn end(source: &mut impl Source) -> Closed {
     }
 }
 
-/// A frame whose content tells its number.
+/// A frame whose content begins with its number.
 pub(crate) fn numbered(number: usize, size: usize) -> Frame {
     let mut bytes = format!("{number} ").into_bytes();
     bytes.resize(size.max(bytes.len()), b'a' + (number % 26) as u8);

@@ -1,4 +1,4 @@
-//! How sessions end, and what is said when none can begin.
+//! How sessions end, and the errors when none can be opened.
 
 use std::path::Path;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn a_frame_over_max_payload_ends_the_session_for_its_size() {
     assert_eq!((closed.code, &*closed.reason), (1009, expected));
 }
 
-/// What was on its way may be lost, so the session ends; the listener listens again by itself.
+/// Frames on their way may be lost, so the session ends; the listener listens again by itself.
 // LINE-4
 #[tokio::test]
 async fn a_restart_of_the_server_ends_sessions_and_new_ones_can_be_opened() {
@@ -134,7 +134,8 @@ impl TestPort {
     }
 }
 
-/// With rights for their own subjects alone, which also are those of the library's requests.
+/// Listener and client have rights for their own subjects alone, which the library also uses for
+/// its requests.
 // LINE-6
 #[tokio::test]
 async fn a_request_for_a_reply_elsewhere_is_not_answered_and_ends_nothing() {
@@ -154,7 +155,7 @@ async fn a_request_for_a_reply_elsewhere_is_not_answered_and_ends_nothing() {
         options
     };
     let mut listener = NatsListener::bind(&with("gina", "g"), 8).await.unwrap();
-    // One may not be published to, the others may be anybody's.
+    // Reply subjects that the listener may not publish to, or that may be another program's.
     let mut eve = TcpStream::connect(server.options("mcp").server)
         .await
         .unwrap();
@@ -181,7 +182,7 @@ async fn a_request_for_a_reply_elsewhere_is_not_answered_and_ends_nothing() {
     );
 }
 
-/// Programs at the same NATS server that do not keep to the rules.
+/// Programs at the same NATS server that violate the protocol.
 // LINE-3
 #[tokio::test]
 async fn strangers_learn_what_is_wrong_and_start_nothing() {
@@ -213,9 +214,9 @@ async fn strangers_learn_what_is_wrong_and_start_nothing() {
         let reply = ask(request).await;
         assert!(reply.contains(expected), "{request}: {reply}");
     }
-    // Whoever only asks whether somebody listens gets an empty answer.
+    // An empty request, which asks whether a listener is there, gets an empty answer.
     assert_eq!(ask("").await, "");
-    // Two that ask and say nothing hold the places for a time, and start nothing.
+    // Two clients that ask for sessions and send nothing hold the places for a time, and get no session.
     let open = r#"{"subject":"_INBOX.a","max_payload":65536,"window":1}"#;
     for _ in 0..2 {
         assert!(ask(open).await.contains("_INBOX."));
@@ -235,7 +236,8 @@ async fn strangers_learn_what_is_wrong_and_start_nothing() {
     assert_eq!(end(&mut source).await.code, 1001);
 }
 
-/// A gap, a repetition, more than the window, and what is no message: each ends the session by its name.
+/// A gap, a repetition, a window overrun and an invalid message each end the session with a reason that
+/// names it.
 // LINE-4
 #[tokio::test]
 async fn a_peer_that_breaks_the_rules_is_told_apart() {
@@ -274,7 +276,8 @@ async fn a_peer_that_breaks_the_rules_is_told_apart() {
         };
         let ((), theirs) = tokio::join!(open, listener.accept());
         let (mut source, _sink) = theirs.unwrap().split();
-        // The session ends before its frames are read, so that the flood finds the window full.
+        // Waits until the session has ended before its frames are read, so that the flood finds the
+        // window full.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let closed = loop {
             match breakbulk_net::Source::next(&mut source).await {
@@ -307,7 +310,7 @@ async fn a_silent_side_is_gone_after_a_time() {
     };
     let ((), theirs) = tokio::join!(open, listener.accept());
     let (mut source, _sink) = theirs.unwrap().split();
-    // From now on the clock runs as fast as nothing happens.
+    // From now on the clock jumps to the next timer whenever nothing else happens.
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
     let closed = end(&mut source).await;

@@ -1,4 +1,4 @@
-//! What is sent arrives, whatever its size and however slow its reader.
+//! Frames arrive, whatever their size and however slow their reader.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,8 @@ async fn twenty_megabytes_there_and_back() {
     );
 }
 
-/// A reader that takes nothing holds the sender back instead of losing what NATS would drop for it.
+/// A reader that takes nothing holds the sender back; without that, NATS would drop messages for a
+/// slow reader.
 // LINE-5
 #[tokio::test]
 async fn a_slow_reader_holds_the_sender_back_and_loses_nothing() {

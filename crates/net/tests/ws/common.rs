@@ -9,7 +9,7 @@ use breakbulk_net::{Incoming, Source, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A check that hangs fails with a word instead.
+/// Waits for something; panics with its name if it takes too long.
 pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work)
         .await
@@ -33,7 +33,7 @@ pub(crate) async fn pair(client: &ConnectOptions, server: ListenOptions) -> (Web
     (client.unwrap(), server.unwrap())
 }
 
-/// Either end first, split.
+/// Both ends of a WebSocket, split, with the client's or the server's end first.
 pub(crate) async fn ends(from_client: bool) -> ((WsSource, WsSink), (WsSource, WsSink)) {
     let (client, server) = pair(&ConnectOptions::default(), ListenOptions::default()).await;
     let (client, server) = (client.split(), server.websocket.split());
@@ -44,7 +44,7 @@ pub(crate) async fn ends(from_client: bool) -> ((WsSource, WsSink), (WsSource, W
     }
 }
 
-/// What comes in next but signs of life.
+/// The next incoming event that is not just a sign of life.
 pub(crate) async fn next_frame(source: &mut WsSource) -> Incoming {
     loop {
         match next(source).await {
@@ -92,7 +92,7 @@ pub(crate) async fn raw_server(options: &ConnectOptions) -> (WebSocket, TcpStrea
     (websocket.unwrap(), stream)
 }
 
-/// What answers the key in a request.
+/// The `Sec-WebSocket-Accept` that answers the key in a request.
 pub(crate) fn accept_key(request: &str) -> String {
     let key = request
         .lines()

@@ -15,7 +15,7 @@ use crate::common::{pair, soon};
 
 const CAP: usize = 100_000;
 
-/// Less than a frame; with much less the kernel's timers set the pace.
+/// Smaller than a frame. With much smaller buffers, the kernel's timers would determine the speed.
 const BUFFER: usize = 48 << 10;
 
 fn message(size: usize, fill: char) -> Bytes {
@@ -49,7 +49,7 @@ async fn received(connection: &Connection) -> Bytes {
     }
 }
 
-/// A way between the two ends whose every kernel buffer is small.
+/// A relay between the two ends whose kernel buffers are all small.
 async fn narrow(target: std::net::SocketAddr) -> std::net::SocketAddr {
     fn shrink(stream: &TcpStream) {
         let socket = SockRef::from(stream);
@@ -109,7 +109,7 @@ async fn a_slow_reader_stops_its_sender_and_nobody_else() {
     let (slow, sender) = (open(client), open(server.websocket));
     let (client, server) = pair(&ConnectOptions::default(), ListenOptions::default()).await;
     let (other, second) = (open(client), open(server.websocket));
-    // Nobody takes the slow one's messages; the sender's queue fills and then refuses.
+    // Nobody takes the slow connection's messages; its sender's queue fills, and then refuses messages.
     let mut sent = 0;
     let full = soon("a full queue", async {
         loop {

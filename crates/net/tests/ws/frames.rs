@@ -16,7 +16,7 @@ fn closed(code: u16, reason: &str) -> Incoming {
 
 #[tokio::test]
 async fn frames_of_every_size_arrive_as_they_were_sent() {
-    // The lengths at which a header, a mask's word and the read buffer end.
+    // Lengths at the limits of the header forms, the words of the mask and the read buffer.
     let sizes = [
         0, 1, 3, 4, 15, 16, 17, 125, 126, 127, 4095, 16_383, 16_384, 16_385, 65_535, 65_536,
         900_001,
@@ -72,7 +72,7 @@ async fn a_frame_of_the_limit_passes_and_one_byte_more_is_told() {
             Incoming::Broken(told.clone())
         );
         closer.close(told.code, &told.reason).await;
-        // The close overtakes nothing and is not lost, though the rest of the frame was never read.
+        // The close arrives, although the rest of the frame was never read.
         assert_eq!(next_frame(&mut answers).await, Incoming::Closed(told));
         let _sink = soon("the sender", sending).await.unwrap();
     }
@@ -99,7 +99,7 @@ async fn codes_and_reasons_of_a_close_arrive() {
         (3000, "registered", 3000, "registered"),
         (4000, "private", 4000, "private"),
         (4999, "last", 4999, "last"),
-        // What may not be sent.
+        // Codes that must not be sent.
         (0, "nothing", 1011, "nothing"),
         (999, "low", 1011, "low"),
         (1004, "reserved", 1011, "reserved"),
@@ -109,7 +109,7 @@ async fn codes_and_reasons_of_a_close_arrive() {
         (2999, "reserved", 1011, "reserved"),
         (5000, "high", 1011, "high"),
         (65_535, "highest", 1011, "highest"),
-        // What a close frame cannot hold.
+        // Reasons of the length that a close frame can hold, and longer ones.
         (1000, &exact, 1000, &exact),
         (1000, &long, 1000, &long[..122]),
     ] {
@@ -151,7 +151,7 @@ async fn both_may_close_at_once() {
     assert_eq!(next(&mut right).await, closed(1000, "left"));
 }
 
-/// Small frames are held back to share one write: in order with large ones, with pings and with the close.
+/// Small frames that are held to share a write stay in order with large frames, pings and the close.
 #[tokio::test]
 async fn frames_that_share_a_write_arrive_in_order() {
     for from_client in [true, false] {
@@ -169,7 +169,7 @@ async fn frames_that_share_a_write_arrive_in_order() {
         let (mut held, mut returned) = (0, 0);
         for (number, frame) in frames.iter().enumerate() {
             if number == 6 {
-                // Its answer waits behind the frames.
+                // The answer to the ping waits behind the frames.
                 soon("a ping", peer.ping()).await.unwrap();
                 assert_eq!(next(&mut answers).await, Incoming::Alive);
             }
@@ -203,7 +203,7 @@ async fn frames_that_share_a_write_arrive_in_order() {
     }
 }
 
-/// What is held is bounded: the rest is returned, to be sent.
+/// The bytes of held frames are bounded: further frames are returned to be sent.
 #[tokio::test]
 async fn a_sink_holds_a_few_kilobytes_and_no_more() {
     let ((_answers, mut sink), (mut source, _peer)) = ends(true).await;

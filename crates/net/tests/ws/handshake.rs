@@ -1,4 +1,5 @@
-//! Who gets in, who does not and why, and that nobody waits for somebody else's handshake.
+//! Which clients are accepted, which are refused and why, and that no client waits for another
+//! one's handshake.
 
 use std::time::Duration;
 
@@ -96,7 +97,7 @@ async fn a_web_page_of_somebody_else_stays_out() {
         (None, "127.0.0.1", "https://localhost.evil.example", "403"),
         (None, "127.0.0.1", "null", "403"),
         (None, "127.0.0.1", "file://", "403"),
-        // A page whose name was made to stand for our address.
+        // A page whose name was rebound to our address (DNS rebinding).
         (None, "evil.example", "http://evil.example", "403"),
         (
             listed(&["https://app.example"]),
@@ -274,7 +275,7 @@ async fn whoever_may_come_back_finds_a_place_when_all_are_taken() {
         ..ConnectOptions::default()
     };
     let mut open = Vec::new();
-    // The second one comes while the loss of the first is not noticed yet.
+    // The second client comes while the loss of the first one is not noticed yet.
     for _ in 0..2 {
         let client = connect(&url, &returning).await.unwrap();
         open.push((client, listener.accept().await.unwrap()));
@@ -286,7 +287,7 @@ async fn whoever_may_come_back_finds_a_place_when_all_are_taken() {
             "{refused:?}"
         );
     }
-    // A place of the usual ones becomes free: others find it, too.
+    // One of the ordinary places becomes free: clients without the subprotocol get it, too.
     drop(open.remove(0));
     connect(&url, &ConnectOptions::default()).await.unwrap();
     listener.accept().await.unwrap();

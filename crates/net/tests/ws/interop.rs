@@ -1,4 +1,5 @@
-//! The same frames through another implementation, with a source that is given up at every wait.
+//! Exchanges frames with another WebSocket implementation, with a source whose future is dropped at
+//! every wait.
 
 use breakbulk_link::{Frame, Random};
 use breakbulk_net::ws::{ConnectOptions, ListenOptions, WsSink, WsSource, connect};

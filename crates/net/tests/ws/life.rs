@@ -62,7 +62,7 @@ fn begin(first: u8, length: u16) -> Vec<u8> {
     vec![first, 0xfe, high, low, 0, 0, 0, 0]
 }
 
-/// Half a message is held, and pings between its fragments are signs of life: its age ends it.
+/// An unfinished message with pings between its fragments is not silent: only its age can end the connection.
 // WS-1
 #[tokio::test]
 async fn a_message_that_does_not_become_whole_is_given_up() {
@@ -75,12 +75,12 @@ async fn a_message_that_does_not_become_whole_is_given_up() {
             said.resize(said.len() + (20 << 10), 7);
         }
         said.extend(PING);
-        // And half a frame of it.
+        // The beginning of one more fragment.
         said.extend(begin(0x00, 5000));
         wire.write_all(&said).await.unwrap();
         let answered = raw_frame(&mut wire);
         tokio::pin!(answered);
-        // By the answer all that was before the ping has been read.
+        // Once the answer has come, everything before the ping has been read.
         loop {
             tokio::select! {
                 biased;
@@ -111,7 +111,7 @@ async fn a_message_that_does_not_become_whole_is_given_up() {
     }
 }
 
-/// While nobody reads here the other end cannot be blamed.
+/// The time in which this side does not read does not count against the other end's message.
 // WS-1
 #[tokio::test]
 async fn time_in_which_this_side_does_not_read_does_not_count() {
@@ -133,7 +133,7 @@ async fn time_in_which_this_side_does_not_read_does_not_count() {
 async fn a_ping_that_comes_while_a_frame_is_stuck_is_answered_after_it() {
     let (websocket, mut wire) = raw_client(uncut()).await;
     let (mut source, mut sink) = websocket.split();
-    // More than the kernel takes on both sides together.
+    // More than the kernel buffers of both sides together.
     let big = Bytes::from(vec![b'x'; 12 << 20]);
     let length = big.len();
     let sending = sink.send(Frame::Text(big));
@@ -158,7 +158,7 @@ async fn a_ping_that_comes_while_a_frame_is_stuck_is_answered_after_it() {
         );
         raw_frame(&mut wire).await
     };
-    // The reader waits on: it alone brings the pong out.
+    // The reader keeps waiting: it alone must send the pong.
     let writing_then_reading = async {
         sending.await.unwrap();
         // That the other end takes what we send is a sign of life too.
@@ -191,7 +191,8 @@ async fn a_flood_of_pings_to_a_stuck_writer_keeps_one_answer() {
         assert_eq!(next(&mut source).await, Incoming::Alive);
     }
     let mut wire = soon("the flood", flood).await.unwrap();
-    // What the system took of the large frame counted as life too: so many pings may be left.
+    // The progress of the large frame counted as signs of life as well, so that some pings may be
+    // left unread.
     while let Some(incoming) = source.next().now_or_never() {
         assert_eq!(incoming, Incoming::Alive);
     }

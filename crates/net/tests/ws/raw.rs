@@ -1,4 +1,4 @@
-//! What lies on the wire, byte by byte, and what hostile bytes come to.
+//! The bytes on the socket, one by one, and the errors that hostile bytes lead to.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn a_client_masks_and_fragments_at_the_size_given() {
     let message: Bytes = (0..70_001u32)
         .map(|index| b'a' + (index % 26) as u8)
         .collect();
-    // Bytes that somebody else still holds are left as they are.
+    // The caller still holds these bytes, so masking must not change them.
     let kept = message.clone();
     let sending = tokio::spawn(async move { sink.send(Frame::Text(message)).await });
     let mut joined = Vec::new();
@@ -86,7 +86,7 @@ async fn masks_differ_from_frame_to_frame() {
     let (_source, mut sink) = websocket.split();
     let mut masks = Vec::new();
     for _ in 0..8 {
-        // Of zeros the mask itself remains.
+        // A payload of zeros becomes the mask itself.
         sink.send(Frame::Binary(vec![0; 4].into())).await.unwrap();
         let mut bytes = [0; 10];
         soon("a frame", wire.read_exact(&mut bytes)).await.unwrap();
@@ -156,7 +156,7 @@ async fn what_breaks_the_protocol_is_told_with_its_code() {
         let last = raw_frame(&mut wire).await;
         assert_eq!(last.first, 0x88, "{what}");
         assert_eq!(last.payload[..2], code.to_be_bytes(), "{what}");
-        // Nothing of it is taken for a frame any more.
+        // Further bytes are not read as frames any more.
         wire.write_all(&masked(0x81, b"late")).await.unwrap();
         let end = soon("the end", wire.read(&mut [0; 16])).await;
         assert_eq!(end.unwrap(), 0, "{what}: the connection is ended");
@@ -229,7 +229,8 @@ async fn frames_that_come_with_the_end_of_the_handshake_are_not_lost() {
     );
 }
 
-/// The other end may keep the socket open for as long as it likes, or as the grace time allows.
+/// The memory of an unfinished message is released at once, although the other end may keep the socket open
+/// until the grace period is over.
 #[tokio::test]
 async fn what_came_of_a_message_is_given_up_when_the_connection_ends() {
     let too_long = [&[0x80, 0xff][..], &200_000_u64.to_be_bytes(), &[0; 4]].concat();

@@ -1,4 +1,4 @@
-//! One connection that is never silent does not keep the others waiting.
+//! One connection that always has something to read does not keep the others waiting.
 
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +45,7 @@ fn fill(stream: TcpStream, messages: usize) {
     });
 }
 
-// One thread, so that whoever runs keeps all others waiting.
+// One thread, so that the task that runs keeps all others waiting.
 #[tokio::test]
 async fn a_connection_that_is_never_silent_takes_no_more_than_its_share() {
     let mut sockets = Vec::new();
@@ -65,7 +65,7 @@ async fn a_connection_that_is_never_silent_takes_no_more_than_its_share() {
     let mut served = Vec::new();
     for (number, websocket) in sockets.into_iter().enumerate() {
         let mut config = Ahp::config();
-        // Its application holds none of them back.
+        // The limit on undelivered messages does not hold any of them back.
         config.limits.undelivered = MANY;
         let wire = Arc::new(Ahp);
         let link = Link::new(wire.clone(), wire, config, Budget::unlimited(), [7; 32]);

@@ -1,4 +1,4 @@
-//! wss: the right authority opens, another one or another name does not.
+//! `wss://`: a certificate of the trusted authority is accepted; another authority or another name is not.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use crate::common::{next, next_frame, soon};
 
-/// A directory of PEM files, gone with the test.
+/// A directory of PEM files, removed after the test.
 struct Files(PathBuf);
 
 impl Files {
@@ -28,7 +28,7 @@ impl Files {
         path
     }
 
-    /// An authority, and what it signed for these names.
+    /// A certificate authority, and a certificate that it signed for these names.
     fn authority(&self, name: &str, hosts: &[&str]) -> (PathBuf, Identity) {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);

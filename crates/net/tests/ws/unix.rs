@@ -25,7 +25,7 @@ async fn a_unix_socket_carries_web_sockets() {
         ..ConnectOptions::default()
     };
     let (client, server) = soon("the handshake", async {
-        // Any name will do: no web page comes this way.
+        // Any `Host` is accepted: no web page can connect to a Unix socket.
         tokio::join!(connect("ws://any.example/", &options), listener.accept())
     })
     .await;
@@ -47,18 +47,18 @@ async fn a_socket_file_is_ours_while_we_listen() {
     let refused = listen(&path, &[]).unwrap_err().to_string();
     assert!(refused.starts_with("cannot listen at unix:"), "{refused}");
     drop(listener);
-    // Its task ends soon.
+    // The listener's task ends soon, and removes the file.
     soon("the file's removal", async {
         while path.exists() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    // Of a program that was killed.
+    // Leaves a socket file as a program does that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let listener = listen(&path, &[7]).unwrap();
     assert_eq!(mode(&path), 0o666);
-    // Somebody put another one in its place: that one stays.
+    // Another program has put its own socket file in the place: that file is not removed.
     std::fs::remove_file(&path).unwrap();
     let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let mut ended = listener;
@@ -78,7 +78,8 @@ async fn a_socket_file_is_ours_while_we_listen() {
     assert_eq!(std::fs::read(&file).unwrap(), b"mine");
 }
 
-/// The kernel tells who connects. Only root can be somebody else: without it this tests one half.
+/// The kernel reports which user connects. Only root can run a client as another user: otherwise this tests
+/// only that our own user is admitted.
 #[tokio::test]
 async fn only_listed_users_may_connect() {
     const STRANGER: u32 = 65_534;
@@ -89,7 +90,7 @@ async fn only_listed_users_may_connect() {
     let is_root = me.unwrap() == 0;
     for (users, admitted) in [(vec![], false), (vec![7], false), (vec![7, STRANGER], true)] {
         let mut listener = listen(&path, &users).unwrap();
-        // Whoever has the socket open may ask: the file's mode is not what decides.
+        // The file's mode lets everybody connect, so that it is not what decides.
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
         let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
                       s.sendall(b'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'); print(s.recv(12).decode())";
@@ -107,7 +108,7 @@ async fn only_listed_users_may_connect() {
         })
         .await;
         let said = String::from_utf8(answer.stdout).unwrap();
-        // 426: this is no WebSocket. Who may not connect gets no answer at all.
+        // 426: the request is not for a WebSocket. A user who may not connect gets no answer at all.
         let expected = if admitted || !is_root {
             "HTTP/1.1 426\n"
         } else {

@@ -55,7 +55,7 @@ fn absent_options_are_missing_null_or_undefined() {
 #[test]
 fn codes() {
     let cases: &[(&[u8], DecodeErrorCode)] = &[
-        // What the original refuses.
+        // Payloads that the original refuses.
         (b"\xf7", InvalidCbor),
         (b"\x40", InvalidType),
         (b"\xa1at\x18\x99", InvalidType),
@@ -71,7 +71,7 @@ fn codes() {
         (b"\xa4at\x18\x40cdocadah\x01bst\xa0", InvalidCbor),
         (b"\xa2at\x18\x50am\x81\xf6", InvalidCbor),
         (b"\xa2at\x18\x50am\x41\x00", InvalidType),
-        // What it lets pass.
+        // Payloads that the original accepts, and this decoder refuses.
         (b"\xa1at\x18\x30", MissingField),
         (b"\xa2at\x18\x30cdoc\xf7", MissingField),
         (b"\xa2at\x18\x30cdoc\xf6", InvalidType),

@@ -1,4 +1,4 @@
-//! The bytes of every control frame, both ways.
+//! Writes and reads every control frame, and compares their bytes.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn written_as_read() {
         assert!(Control::is_control(text.as_bytes()));
         assert_eq!(Control::read(text.as_bytes()), Ok(control), "{text}");
     }
-    // The smallest cap that a gateway can have.
+    // 256 bytes is the smallest cap that a gateway can have.
     let longest = Hello {
         label: Label::new(&"x".repeat(LABEL_MAX)),
         ..hello(Some(SESSION))
@@ -216,7 +216,7 @@ fn what_is_no_control_frame() {
         let error = ControlError::Version(version).to_string();
         assert!(error.ends_with(words), "{error}");
     }
-    // What a later version adds is passed over.
+    // Members that a later version adds are ignored.
     let later = frame("hello", &format!(r#"{{"later":[],"version":2,{good}}}"#));
     assert!(Control::read(later.as_bytes()).is_ok());
     let escaped = frame("part", r#"{"last":true,"data":"\/\/79"}"#);

@@ -1,16 +1,16 @@
 //! Tells an answer that is refused on the way from answers that are lost by chance. Does no IO.
 //!
-//! What is refused for its size does not come however often it is asked for, while small answers pass. A path
-//! that loses every third answer looks the same for a while. So small answers are asked for in between, and
-//! what became of them says how many losses in a row are no chance any more.
+//! An answer that the path refuses for its size never comes, while small answers pass. A path that loses
+//! every third answer looks the same for a while. So small answers are asked for in between, and the share of
+//! them that is lost determines how many losses in a row can no longer be chance.
 
-/// An answer is not taken for refused before so many attempts.
+/// An answer counts as refused only after at least this many attempts.
 const LEAST_ATTEMPTS: u32 = 6;
 
-/// As unlikely as chance must be: a large transfer has thousands of answers.
+/// Losses that are less likely than this are not due to chance: a large transfer has thousands of answers.
 const CHANCE: f64 = 1e-8;
 
-/// What became of the small answers of a session.
+/// How many small answers of a session came, and how many were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
     came: u32,
@@ -28,20 +28,21 @@ impl Losses {
         self.lost = self.lost.saturating_add(1);
     }
 
-    /// Whether an answer that was lost so often in a row is refused.
+    /// Whether an answer that was lost this often in a row counts as refused.
     pub(super) fn is_refused(self, attempts: u32) -> bool {
         attempts >= LEAST_ATTEMPTS && self.rate().powf(f64::from(attempts)) < CHANCE
     }
 
-    /// The share of answers that the path loses; careful as long as few were seen.
+    /// The estimated share of answers that the path loses; cautious while few were seen.
     fn rate(self) -> f64 {
         let (came, lost) = (f64::from(self.came), f64::from(self.lost));
         (lost + 1.0) / (came + lost + 2.0)
     }
 }
 
-/// How many small answers are asked for after this attempt. Two numbers in turn, of which one more each have
-/// no common divisor: a path that loses every so many answers would otherwise lose the large one each time.
+/// How many small answers are asked for after this attempt: 3 or 4 in turn. With the large answer these are 4
+/// and 5 requests, which have no common divisor: a path that loses every n-th answer would otherwise lose the
+/// large one each time.
 pub(super) fn small_answers(attempt: u32) -> u32 {
     4 - attempt % 2
 }
@@ -50,7 +51,7 @@ pub(super) fn small_answers(attempt: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Asks for an answer until it comes or is taken for refused; `loses` says what becomes of each request.
+    /// Asks for an answer until it comes or counts as refused; `loses` says whether a request is lost.
     fn attempts(
         losses: &mut Losses,
         is_refused: bool,

@@ -1,5 +1,5 @@
-//! Gets the server's answers: by an event stream where one passes and answers are small, else by polls, one
-//! at a time when little comes and several when much comes.
+//! Gets the server's answers: by an event stream if the path lets one through and answers are small,
+//! otherwise by polls: one at a time if answers are small, several if they are large.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use super::repeat::{NoReply, PATIENCE, PAUSE, PAUSE_MAX, Reply, repeat};
 use super::stream::{self, Attempts, Broken, EventStream, NoStream};
 use super::{Arrived, Session};
 
-/// How long after the last answer of a stream the server is told that it has come: no request is needed for
-/// each of several.
+/// How long after the last answer of a stream it is acknowledged, so that one request acknowledges
+/// several answers.
 const ACKNOWLEDGE: Duration = Duration::from_millis(200);
 
 /// Gets answers until the session ends.
@@ -55,7 +55,7 @@ enum Next {
     Nothing,
 }
 
-/// What comes down in a session.
+/// Receives the answers of a session.
 struct Down<'a> {
     session: &'a Session,
     arrived: mpsc::Sender<Arrived>,
@@ -66,7 +66,8 @@ struct Down<'a> {
 
 impl<'a> Down<'a> {
     async fn run(mut self) -> Result<(), Closed> {
-        // The first stream is opened beside the polls, so that nothing waits for it where it does not pass.
+        // The first stream is opened while polls go on, so that nothing waits for it if the path holds
+        // it back.
         let trial = self.attempts.may_pass();
         let mut opening = trial.then(|| Box::pin(stream::open(self.session, 1, 0)) as Opening<'a>);
         let mut next = Next::Poll;
@@ -124,7 +125,7 @@ impl<'a> Down<'a> {
             if !self.take(body).await? {
                 return Ok(Next::Nothing);
             }
-            // The polls that were sent ahead are given up: the server keeps their answers.
+            // The polls that were sent ahead are dropped: the server keeps their answers.
             if streams && !is_large {
                 return Ok(Next::Open);
             }
@@ -134,7 +135,7 @@ impl<'a> Down<'a> {
     /// Reads a stream to its end.
     async fn read(&mut self, mut stream: EventStream) -> Result<Next, Closed> {
         let session = self.session;
-        // What the server is not told yet, and is told.
+        // When to acknowledge what has come, and the request that acknowledges it.
         let (mut due, mut telling) = (None, None);
         loop {
             let event = tokio::select! {
@@ -159,7 +160,7 @@ impl<'a> Down<'a> {
                     }
                     due = Some(Instant::now() + ACKNOWLEDGE);
                 }
-                // It came by a poll meanwhile.
+                // It came by a poll in the meantime.
                 Ok(Event::Answer(number, _)) if number <= self.got => {}
                 Ok(Event::Answer(number, _)) => {
                     let expected = self.got + 1;
@@ -188,7 +189,7 @@ impl<'a> Down<'a> {
         }
     }
 
-    /// Hands the next answer on; false if it was the last one, or the session ended.
+    /// Passes the next answer on to the source; false if it was the last one, or the session ended.
     async fn take(&mut self, body: Bytes) -> Result<bool, Closed> {
         self.got += 1;
         let records = Records::read(body).map_err(|error| Closed {
@@ -200,14 +201,14 @@ impl<'a> Down<'a> {
             return Ok(false);
         }
         if is_last {
-            // The server waits to hear that its last word has come.
+            // The server waits for the acknowledgement of its close.
             self.session.disconnect(&[]).await;
         }
         Ok(!is_last)
     }
 }
 
-/// Waits for a stream that is being opened; for ever if none is.
+/// Waits for the stream that is being opened; for ever if none is.
 async fn opened(opening: &mut Option<Opening<'_>>) -> Result<EventStream, NoStream> {
     match opening {
         Some(opening) => opening.await,
@@ -215,7 +216,7 @@ async fn opened(opening: &mut Option<Opening<'_>>) -> Result<EventStream, NoStre
     }
 }
 
-/// Waits for something that is being done, and forgets it; for ever if nothing is.
+/// Waits for a future, and clears it when it is done; waits for ever if there is none.
 async fn done<F: Future + Unpin>(doing: &mut Option<F>) -> F::Output {
     let Some(future) = doing else {
         return std::future::pending().await;
@@ -232,8 +233,8 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Waits until the source takes a body. Meanwhile the server is told that this client is still there.
-/// False if the session ended.
+/// Waits until the source takes a body, and meanwhile polls, to show the server that this client is still
+/// there. False if the session ended.
 async fn hand_over(
     session: &Session,
     arrived: &mpsc::Sender<Arrived>,
@@ -244,7 +245,7 @@ async fn hand_over(
         tokio::select! {
             biased;
             permit = arrived.reserve() => {
-                // Without a source the rest is dropped, so that the server is not kept waiting at its end.
+                // Without a source the body is dropped, so that a server that closes does not have to wait.
                 if let Ok(permit) = permit {
                     permit.send(Arrived::Body(records));
                 }
@@ -253,13 +254,13 @@ async fn hand_over(
             _ = session.ended() => return Ok(false),
             () = sleep(session.wait / 2) => {}
         }
-        // It asks for what has come: the answer is empty, and comes at once.
+        // This polls for an answer that has come already: the reply is empty, and comes at once.
         poll(session, got, got, false).await?;
     }
 }
 
-/// One poll; `None` if there was nothing for it. An answer in whose place something else comes again and
-/// again, while empty ones pass each time, is refused on the way: the server is told.
+/// One poll; `None` if there was no answer for it. If something on the way replaces the answer again and
+/// again while empty answers pass, the answer is refused for its size, and the server is told.
 async fn poll(
     session: &Session,
     number: u64,
@@ -271,7 +272,8 @@ async fn poll(
     loop {
         let why = match try_poll(session, number, got, waits).await {
             Ok(answer) => return Ok(answer),
-            // What is too large is a frame of the server, not one of this side.
+            // The code is not kept: 1009 would mean that a frame of this side is too large, and not one of
+            // the server.
             Err(NoReply::Over(closed)) => return Err(gone(closed.reason)),
             Err(NoReply::Replaced(why)) => why,
         };
@@ -283,7 +285,7 @@ async fn poll(
             )));
         }
         let mut path_is_up = true;
-        // It asks for what has come, so that the answer is empty and comes at once.
+        // These poll for an answer that has come already: the reply is empty, and comes at once.
         for _ in 0..small_answers(attempt) {
             match try_poll(session, got, got, false).await {
                 Ok(_) => {
@@ -299,7 +301,7 @@ async fn poll(
             }
         }
         sleep(pause).await;
-        // Where small answers pass there is nothing to wait for: only the number of attempts tells.
+        // If small answers pass, a longer pause would not help: only the number of attempts decides.
         if !path_is_up {
             pause = (pause * 2).min(PAUSE_MAX);
         }

@@ -1,4 +1,4 @@
-//! Posts what waits to be sent: several bodies at a time if there is much of it.
+//! Posts the frames that wait to be sent: several bodies at a time if there are many.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::super::{REQUESTS, WINDOW};
 use super::Session;
 use super::repeat::{NoReply, Reply, repeat};
 
-/// A second POST is sent while the first one is on its way; a third one only if so much waits that no more
-/// small frames could share its body.
+/// Up to this many POSTs are sent as soon as there is a frame; a further one only if so much waits that no
+/// more small frames could share its body.
 const EAGER: usize = 2;
 
 /// How much of the answer to a POST is read.
@@ -27,7 +27,7 @@ struct Next {
     next: u64,
 }
 
-/// Posts until the session ends, or its last word is posted.
+/// Posts until the session ends, or this side's close is posted.
 pub(super) async fn post_all(session: Arc<Session>) {
     let mut posts = FuturesUnordered::new();
     let (mut number, mut on_their_way, mut last) = (0u64, 0, false);
@@ -84,7 +84,7 @@ async fn post(session: &Session, number: u64, body: Bytes) -> Result<usize, Clos
         };
         match answer {
             Some(Next { next }) if next > number => return Ok(size),
-            // Its application does not read at the moment.
+            // The server's application does not read at the moment: the body is posted again.
             Some(_) => {}
             None => {
                 return Err(Closed {

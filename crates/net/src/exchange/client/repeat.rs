@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Session;
 use crate::http::client::{failure, printable_error};
 
-/// How long a path that loses requests is tried before the session is given up.
+/// How long a request is repeated on a path that loses it, before the session is given up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause before the first repetition; it doubles up to [`PAUSE_MAX`].
@@ -23,7 +23,7 @@ pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A path that carries this many bytes of a body per second is fast enough.
 const BYTES_A_SECOND: u64 = 4 << 10;
 
-/// Why a request has no answer.
+/// Why a request got no answer from the server.
 #[derive(Debug)]
 pub(super) enum NoReply {
     /// The session is over.
@@ -120,7 +120,7 @@ async fn send(
     Ok(Reply { status, kind, body })
 }
 
-/// What an answer means that is no success.
+/// What an answer with an error status means.
 fn refused(status: StatusCode, text: &str) -> Failed {
     let code = status.as_u16();
     let told = match text {
@@ -128,7 +128,7 @@ fn refused(status: StatusCode, text: &str) -> Failed {
         text => format!("HTTP {code}: {text}"),
     };
     match status {
-        // It names no size of ours, which could be taken for the limit.
+        // The reason names no size of this side's, which could be mistaken for the limit.
         StatusCode::PAYLOAD_TOO_LARGE => Failed::Over(over(1009, told)),
         // Proxies and servers that are busy, restart, or gave up a request.
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Failed::Replaced(told),

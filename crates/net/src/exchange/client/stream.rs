@@ -1,4 +1,4 @@
-//! An event stream of the server: answers that come as soon as there are any, without being asked for.
+//! An event stream of the server, which brings answers as soon as there are any, without a request for each.
 
 use std::io;
 use std::pin::Pin;
@@ -16,21 +16,21 @@ use super::super::events::{self, Event};
 use super::Session;
 use crate::http::client::failure;
 
-/// A stream whose first event takes longer is held back on the way: a proxy that waits for the whole
-/// answer, mostly.
+/// A stream whose first event takes longer than this is held back on the way, mostly by a proxy that waits
+/// for the whole answer.
 const FIRST_EVENT: Duration = Duration::from_secs(3);
 
-/// So many streams in a row may break off before any answer came in them.
+/// After this many streams in a row that broke off without an answer, no more are opened.
 const CUTS: u32 = 3;
 
-/// Whether event streams pass a path. The sessions of one path share it.
+/// Whether a path lets event streams through, as far as is known. The sessions of one path share it.
 #[derive(Debug, Default)]
 pub struct EventStreams {
     refused: AtomicBool,
 }
 
 impl EventStreams {
-    /// Whether they pass, as far as it is known.
+    /// Whether the path may let event streams through.
     pub fn may_pass(&self) -> bool {
         !self.refused.load(Relaxed)
     }
@@ -49,7 +49,7 @@ impl EventStreams {
 #[derive(Debug)]
 pub(super) struct Attempts {
     streams: Option<Arc<EventStreams>>,
-    /// How many broke off in a row.
+    /// How many streams broke off in a row.
     cuts: u32,
 }
 
@@ -58,14 +58,14 @@ impl Attempts {
         Self { streams, cuts: 0 }
     }
 
-    /// Whether a stream is worth an attempt.
+    /// Whether to try to open a stream.
     pub(super) fn may_pass(&self) -> bool {
         self.streams
             .as_ref()
             .is_some_and(|streams| streams.may_pass())
     }
 
-    /// One could not be opened.
+    /// A stream could not be opened.
     pub(super) fn failed(&mut self, error: &NoStream) {
         match error {
             NoStream::HeldBack(why) => self.give_up(why),
@@ -73,7 +73,7 @@ impl Attempts {
         }
     }
 
-    /// No more of them: this is why.
+    /// Opens no more streams on this path; logs why.
     fn give_up(&self, why: &str) {
         if let Some(streams) = &self.streams {
             streams.give_up(why);
@@ -104,18 +104,18 @@ pub(super) struct EventStream {
 /// How a stream ends.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// It broke off: what it would have brought can be asked for.
+    /// It broke off: its remaining answers can be polled for.
     Off(String),
-    /// The server does not keep to the protocol.
+    /// The server violated the protocol.
     Wrong(String),
 }
 
 /// Why there is no stream.
 #[derive(Debug)]
 pub(super) enum NoStream {
-    /// The server has none, or something on the way holds it back: another attempt would end as this one.
+    /// The server has no streams, or something on the way holds them back: further attempts would fail, too.
     HeldBack(String),
-    /// It failed this time.
+    /// This attempt failed; another one may succeed.
     Failed(String),
 }
 
@@ -162,7 +162,7 @@ async fn try_open(session: &Session, number: u64, got: u64) -> Result<EventStrea
     }
 }
 
-/// The events of an answer that has no more bytes than it may have: so no event has more, either.
+/// The events of an answer of at most `max` bytes, so that no event has more either.
 fn bounded(
     response: Response,
     max: usize,

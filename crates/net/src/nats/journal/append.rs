@@ -1,4 +1,5 @@
-//! Appends a record, whatever happens to the servers meanwhile.
+//! Appends a record, also while servers fail: a piece that is not acknowledged is sent again, and stored only
+//! after the message that its writer knows of.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::pieces::{PIECE, PieceHead, cut, room};
 use super::{AppendError, Place, Shared, Topic, bad_topic, forget};
 use crate::nats::bus::with_causes;
 
-/// How long the next piece of another writer is waited for before its record counts as abandoned.
+/// How long to wait for the next piece of another writer before its record counts as abandoned.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The waits before something is tried again: the first, and the longest.
@@ -49,7 +50,7 @@ pub(super) async fn append(
         let writing = Writing::begin(shared, topic, after).await?;
         match writing.run(&record, &mut outage).await? {
             Ended::Stored(place) => return Ok(place),
-            // Somebody else wrote meanwhile: a whole record, or only pieces of one.
+            // Another writer wrote in the meantime: a whole record, or only pieces of one.
             Ended::Interrupted => {}
         }
     }
@@ -60,7 +61,7 @@ pub(super) async fn check(shared: &Shared) -> Result<(), AppendError> {
         journal: shared.options.name(),
         reason,
     };
-    // The time that requests have begins once the library's queue has room for them, and while there is no
+    // The library's timeout begins only once its queue has room for the request, and while there is no
     // connection nothing leaves the queue.
     let found = shared.context.get_stream(&shared.options.stream);
     let found = timeout(CHECK, found).await;
@@ -90,7 +91,7 @@ struct Writing<'a> {
     attempt: u32,
     /// The message that must be the topic's last one.
     fence: u64,
-    /// What an abandoned record left between the last whole one and this one.
+    /// The pieces that an abandoned record left between the last whole record and this one.
     leftovers: Vec<u64>,
 }
 
@@ -105,7 +106,7 @@ enum Outcome {
     Stored(u64),
     /// The topic's last message is another one, or JetStream knows this one already.
     Fenced,
-    /// Nobody knows.
+    /// It is not known whether the piece is stored: why.
     Unknown(String),
 }
 
@@ -166,7 +167,7 @@ impl<'a> Writing<'a> {
                 }
                 Outcome::Fenced => match self.find(count, outage).await? {
                     Found::Nothing => {
-                        // The fence alone keeps it from being stored twice.
+                        // With another message id, the fence alone keeps the piece from being stored twice.
                         self.attempt += 1;
                         let reason = "JetStream neither stores nor refuses it".to_owned();
                         outage.wait(self.shared, self.topic, reason).await?;
@@ -190,8 +191,8 @@ impl<'a> Writing<'a> {
         Ok(Ended::Stored(self.fence))
     }
 
-    /// Whether readers take the record, which is stored: a cluster may have stored another one before it that
-    /// was on its way at the same time.
+    /// Whether readers accept the record, which is stored: a cluster may have stored another record before it
+    /// that was on its way at the same time.
     async fn counts(&self) -> Result<bool, AppendError> {
         let place = self.fence;
         let mut read = self.shared.read.subscribe();
@@ -240,7 +241,7 @@ impl<'a> Writing<'a> {
         let refused = refused.and_then(|source| source.downcast_ref::<jetstream::Error>());
         match (error.kind(), refused) {
             (PublishErrorKind::WrongLastSequence, _) => Ok(Outcome::Fenced),
-            // Without a leader, or with too few servers: that passes.
+            // A 503 (no leader, or too few servers) is temporary; any other refusal is final.
             (_, Some(refused)) if refused.code() != 503 => Err(AppendError::Refused {
                 journal: self.shared.options.name(),
                 reason: refused.to_string(),
@@ -257,7 +258,7 @@ impl<'a> Writing<'a> {
             let reason = match self.last().await {
                 Ok(last) => match last.unwrap_or((0, None)) {
                     (at, head) if at >= stored => break (at, head),
-                    // What comes behind less than was read would be another history.
+                    // A piece after an older message than was read would begin another history.
                     (at, _) => format!(
                         "the last message of its topic is {at}, and {stored} was stored: JetStream has lost it, or its leader has not applied it yet"
                     ),
@@ -275,8 +276,8 @@ impl<'a> Writing<'a> {
                 false => Found::Piece(head.index, at),
             });
         }
-        // The record may be whole, with others behind it: the tail has seen it then. Once it has seen one of
-        // another writer it need not read on, which it cannot do before the caller takes that one.
+        // The record may be whole, with others after it: then the tail has read it. Once the tail has read a
+        // record of another writer, it need not read on; it cannot do so before the caller takes that record.
         let mut read = self.shared.read.subscribe();
         let limit = self.shared.options.outage;
         let seen =
@@ -288,8 +289,9 @@ impl<'a> Writing<'a> {
             return Err(self.unread());
         };
         Ok(self.shared.change(self.topic, |topic| {
-            // Smaller than before if the last messages of the topic were deleted. Never that of a message
-            // which was not read: its record would be overwritten unseen.
+            // This may become smaller, if the last messages of the topic were deleted. It is never the number
+            // of a message that was not read: otherwise a record could be appended after one that this
+            // program has not seen.
             if is_read {
                 topic.message = at;
             }
@@ -339,7 +341,7 @@ impl<'a> Writing<'a> {
         let context = self.shared.context.clone();
         let stream = self.shared.options.stream.clone();
         tokio::spawn(async move {
-            // Those that stay are ignored by all readers.
+            // Pieces that are not deleted are ignored by all readers.
             if let Err(error) = forget::delete(&context, &stream, &leftovers).await {
                 tracing::debug!(%error, "pieces of a record that was never finished stay");
             }
@@ -349,7 +351,7 @@ impl<'a> Writing<'a> {
 
 /// What is at the end of a topic.
 enum Found {
-    /// What was there before.
+    /// The message that the writer knows of: nothing was added.
     Nothing,
     /// This piece of the record, at this place.
     Piece(u32, u64),

@@ -32,7 +32,7 @@ pub enum JournalError {
 #[error("{} messages of a journal are not deleted: {reason}", messages.len())]
 #[non_exhaustive]
 pub struct NotForgotten {
-    /// Those that are still there.
+    /// The messages that are still there.
     pub messages: Vec<u64>,
     /// What JetStream says.
     pub reason: String,

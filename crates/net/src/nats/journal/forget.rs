@@ -44,10 +44,10 @@ pub(super) async fn delete(
 }
 
 async fn delete_one(context: &Context, subject: &str, message: u64) -> Result<(), String> {
-    // Overwriting it would cost a write of its block.
+    // `no_erase`: overwriting the message would cost a write of its block.
     let request = json!({ "seq": message, "no_erase": true });
     let answer = context.request::<_, _, Response<Value>>(subject.to_owned(), &request);
-    // The library's time for an answer begins once there is room in its queue.
+    // The library's own timeout begins only once there is room in its queue.
     let answer = timeout(ANSWER, answer).await;
     match answer.map_err(|_| "no server answers".to_owned())? {
         Ok(Response::Ok(_)) => Ok(()),

@@ -1,4 +1,4 @@
-//! Where a journal is, how much it keeps, and how an address says so.
+//! The options of a journal: its servers, its stream and how much it keeps; and the address that names them.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! How a record is cut into messages, and how it is put together again. Pure.
 //!
-//! A piece says behind which message of its topic it belongs, and JetStream is asked to store it only there.
-//! Readers check it once more, since a cluster may store two messages that were on their way at the same time
-//! (servers before 2.11): a piece that is behind another message than it says does not count. So the pieces of a
-//! record follow each other, whatever comes between them means that their writer was overtaken, and all
-//! readers agree.
+//! A piece names the message of its topic that it must follow, and JetStream is asked to store it only there.
+//! Readers check that once more, since a cluster may store two messages that were on their way at the same
+//! time (servers before 2.11): a piece that follows another message than it names does not count. So the
+//! pieces of a record follow each other directly, a message between them means that their writer was
+//! overtaken, and all readers agree.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ const ID: usize = 128;
 /// What a message says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PieceHead {
-    /// The record, told apart from all others.
+    /// The id of the record, which no other record has.
     pub(super) id: String,
     /// From 0.
     pub(super) index: u32,
@@ -138,7 +138,7 @@ impl Assembler {
         let topic = self.topic(topic);
         let last = std::mem::replace(&mut topic.last, at);
         let before = topic.open.take();
-        // Larger if messages were deleted before they were read.
+        // `behind` may be larger than `last`, if messages were deleted before they were read.
         if head.behind < last {
             return Taken::Dead;
         }
@@ -163,7 +163,7 @@ impl Assembler {
                 "its pieces have {now} bytes, and it declares {size}"
             ));
         }
-        // A declared size is no reason to allocate.
+        // Not allocated in advance: the size is only declared.
         open.bytes.extend_from_slice(piece);
         open.messages.push(at);
         open.head = head;
@@ -178,7 +178,7 @@ impl Assembler {
         Taken::Open(messages)
     }
 
-    /// A message that is no piece: what was open in its topic was overtaken.
+    /// Takes a message that is not a piece: it ends the unfinished record of its topic.
     pub(super) fn interrupt(&mut self, topic: &str, at: u64) {
         let topic = self.topic(topic);
         topic.open = None;

@@ -1,4 +1,4 @@
-//! The task that reads the stream of a journal, and begins again where it was whenever servers are lost.
+//! The task that reads the stream of a journal, and continues from the same place after servers were lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,14 @@ use tokio::time::{Instant, sleep, timeout};
 use super::pieces::{Assembler, PIECE, PieceHead, Taken};
 use super::{News, Record, Shared, Unfinished};
 
-/// How often the server says that it is there when there is nothing to read.
+/// How often the server sends a heartbeat while there is nothing to read.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How long nothing is read before the stream is asked whether there is something.
+/// After this much time without a message, the stream is asked whether it has more.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// For how long a stream may end before what was read: a new leader may not have applied all that it has.
+/// For how long a stream may seem to end before the last message that was read, until it counts as lost: a
+/// new leader may not have applied all its messages yet.
 const SHRUNK: Duration = Duration::from_secs(30);
 
 /// The most messages of a topic that are remembered to be deleted.
@@ -65,9 +66,9 @@ struct Reading {
     assembler: Assembler,
     /// The sequence number to read next.
     next: u64,
-    /// There is nothing to read up to this one.
+    /// Up to this sequence number there is nothing left to read.
     empty_up_to: u64,
-    /// Since when the stream ends before what was read.
+    /// Since when the stream seems to end before the last message that was read.
     shrunk: Option<Instant>,
     caught_up: bool,
 }
@@ -78,7 +79,7 @@ enum Ended {
     Again(String),
     /// What was read does not belong to this stream.
     Lost(String),
-    /// Nobody takes the news.
+    /// The tail was dropped: nobody takes the news.
     Unwanted,
 }
 
@@ -135,7 +136,8 @@ impl Reading {
                 self.next = at + 1;
             }
             self.shared.read.send_replace(at.max(self.empty_up_to));
-            // What a server says is pending is wrong after deletions (2.9), so it only speeds this up.
+            // The server's number of pending messages is wrong after deletions (2.9), so it only speeds
+            // this up.
             if pending == 0 || at >= there.1 {
                 self.nothing_up_to(&stream, there).await?;
             }
@@ -149,7 +151,7 @@ impl Reading {
                 start_sequence: self.next,
             },
             ack_policy: AckPolicy::None,
-            // So that the server waits for a reader that is busy.
+            // With flow control the server waits for a reader that is busy.
             flow_control: true,
             idle_heartbeat: HEARTBEAT,
             max_deliver: 1,
@@ -178,8 +180,8 @@ impl Reading {
         })
     }
 
-    /// The consumer has nothing more. It may be at a server that lacks the last messages: whether all of them
-    /// are read is for the leader to say, whose last message may be deleted.
+    /// Handles that the consumer has nothing more. It may run on a server that lacks the last messages, so
+    /// the leader is asked whether all of them are read; its last messages may be deleted.
     async fn nothing_up_to(
         &mut self,
         stream: &Stream<()>,
@@ -254,7 +256,7 @@ impl Reading {
                 }
             }
         });
-        // Wakes writers even if nobody takes this record yet.
+        // Wakes waiting writers, even if the application does not take this record yet.
         self.shared.read.send_modify(|_| ());
         match taken {
             Taken::Whole { bytes, messages } => {

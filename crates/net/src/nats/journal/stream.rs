@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// For how long JetStream recognises a message that is sent again.
 const DUPLICATES: Duration = Duration::from_secs(120);
 
-/// Makes sure that the stream is there. One that is there already stays as it is.
+/// Makes sure that the stream exists. A stream that exists already is not changed.
 pub(super) async fn open(context: &Context, options: &JournalOptions) -> Result<(), JournalError> {
     let unusable = |reason: String| JournalError::Stream {
         journal: options.name(),
@@ -65,7 +65,7 @@ async fn find_or_create(
     match created {
         Ok(created) => Ok(created.cached_info().config.clone()),
         Err(error) => match error.kind() {
-            // Another member was faster.
+            // Another program has created the stream in the meantime.
             CreateStreamErrorKind::JetStream(error)
                 if error.error_code() == ErrorCode::STREAM_NAME_EXIST =>
             {
@@ -104,7 +104,7 @@ fn config(options: &JournalOptions) -> Config {
     }
 }
 
-/// Whether a stream that somebody else created keeps what is written to it.
+/// Whether a stream that another program created keeps what is written to it.
 fn check(found: &Config, options: &JournalOptions) -> Result<(), String> {
     let subject = format!("{}.>", options.stream);
     if !found.subjects.contains(&subject) {
