@@ -22,13 +22,14 @@ fn link_small() {
     }
 }
 
-/// Where neither git nor its folder is there, as in a container, the one who builds may say it.
+/// The commit in `BREAKBULK_COMMIT`, which a build can be given where git or its folder is missing, as in a
+/// container.
 fn given() -> Option<String> {
     let commit = std::env::var("BREAKBULK_COMMIT").ok()?;
     short(&commit)
 }
 
-/// What cargo wrote into a published package.
+/// The commit that cargo wrote into a published package.
 fn packaged() -> Option<String> {
     let text = std::fs::read_to_string(".cargo_vcs_info.json").ok()?;
     let (_, rest) = text.split_once("\"sha1\"")?;
@@ -36,7 +37,7 @@ fn packaged() -> Option<String> {
 }
 
 fn checked_out() -> Option<String> {
-    // Only in this repository: a package may lie in somebody else's.
+    // Git is asked only in this repository: an unpacked package may lie in a repository of somebody else.
     if !Path::new("../../crates/cli/build.rs").is_file() {
         return None;
     }

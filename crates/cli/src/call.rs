@@ -118,7 +118,7 @@ impl FromStr for Target {
 
 impl Call {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // Before the call is made: its result would be lost.
+        // Checked before the call is made: otherwise its result could be lost.
         output::check(self.output.as_deref(), false)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

@@ -56,7 +56,7 @@ const WANTED: usize = 32;
 pub(crate) struct Table<'a, const N: usize> {
     columns: &'a [Column; N],
     widths: [usize; N],
-    /// Columns in which some row says something.
+    /// Whether a column is not empty in some row.
     told: [bool; N],
     limit: Option<usize>,
 }

@@ -34,7 +34,7 @@ pub(crate) struct Explain {
 
 /// A row of the page.
 struct Row {
-    /// What it is called before its code; empty for a message.
+    /// The words before the row's code, such as `close code `; empty for a message.
     kind: &'static str,
     anchor: &'static str,
     /// The code or message, the cause and (but for exit codes) the remedy.
@@ -71,7 +71,7 @@ impl Row {
         self.kind.is_empty()
     }
 
-    /// How it is asked for.
+    /// The name by which a user asks for the row.
     fn name(&self) -> &str {
         match self.is_message() {
             true => self.anchor,

@@ -320,7 +320,7 @@ impl Gateway {
         let mut asked = (self.log.clone(), self.admin.clone(), self.record.clone());
         let mut setup = self.setup()?;
         let parsed = setup.parse()?;
-        // What the command line says goes first.
+        // Options of the command line override those of the file.
         let of_file = &parsed.settings;
         if let Some(log) = of_file.log.as_ref().filter(|_| !asked.0.is_given()) {
             asked.0 = log.clone();

@@ -312,7 +312,7 @@ fn with_end(mut command: Command, page: &Page) -> Command {
     }
 }
 
-/// Empty for commands that have theirs among their rules.
+/// The section with a command's examples; empty if the page names none.
 fn examples(page: &Page) -> String {
     let mut text = String::new();
     if !page.examples.is_empty() {

@@ -41,7 +41,7 @@ pub(crate) struct Join {
 impl Join {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let now = Instant::now();
-        // Before any input is waited for.
+        // Options are checked before any input is awaited.
         if let Some(wire) = self.wire {
             let wire = self.options.clone().of(wire)?;
             wire.frame_limit(self.max_frame)?;
@@ -115,7 +115,7 @@ fn detected(opened: &Opened) -> Result<WireName, String> {
     }
 }
 
-/// Says of which wire the input seems to be, where the one that was named does not fit.
+/// Adds which wire the input seems to have, if the wire that was named does not fit.
 fn look_elsewhere(failure: Failure, other: Option<WireName>) -> Failure {
     match (failure, other) {
         (Failure::Input(why), Some(other)) if !why.contains("use --wire") => {

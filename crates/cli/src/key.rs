@@ -53,7 +53,7 @@ fn write(path: &Path, keys: &Keys) -> Result<(), Failure> {
     })?;
     let written = writeln!(file, "{}", keys.to_secret_hex());
     written.and_then(|()| file.sync_all()).map_err(|error| {
-        // Half a key is of no use to anybody.
+        // A part of a key must not be left behind.
         let _ = std::fs::remove_file(path);
         Failure::Io(name.to_string(), error)
     })

@@ -61,7 +61,7 @@ pub(crate) enum LogFormat {
 }
 
 impl LogOptions {
-    /// Those of a file.
+    /// The options that a file asks for.
     ///
     /// # Errors
     /// If it is no filter, or no format.
@@ -209,7 +209,7 @@ impl FormatTime for Clock {
 }
 
 impl Write for PlainLines {
-    /// The layer writes an event at once.
+    /// Writes an event: the layer passes each of them in one call.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let mut line = plain(text.trim_end_matches('\n'), self.colours);
@@ -226,7 +226,7 @@ impl Write for PlainLines {
     }
 }
 
-/// Nobody is left to tell if the standard error is gone.
+/// Writes a line; if standard error is gone, the failure cannot be reported to anybody.
 fn write_line(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -158,7 +158,8 @@ impl Pending {
     fn complete(&self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.unfinished, &self.target)?;
-        // So that the name is on the disk, too. Where a folder cannot be opened, it is written in time.
+        // Sync the folder, so that the name is on the disk too. If the folder cannot be opened, the system
+        // writes it later.
         let folder = self.target.parent().filter(|it| !it.as_os_str().is_empty());
         match File::open(folder.unwrap_or(Path::new("."))) {
             Ok(folder) => folder.sync_all(),

@@ -78,7 +78,7 @@ pub(crate) struct Probe {
 
 impl Probe {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // The report is what counts, unless clients are served.
+        // Besides the report, only errors are logged, unless this process serves clients.
         let usual = match self.listen {
             Some(_) => Level::INFO,
             None => Level::ERROR,

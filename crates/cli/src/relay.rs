@@ -282,7 +282,7 @@ impl Relay {
     }
 }
 
-/// What is told when it changes: not each frame.
+/// The counts whose change is logged: passing frames are not among them.
 fn changed(counts: &Counts) -> [u64; 5] {
     let blocked = counts.from_client.blocked + counts.from_target.blocked;
     [

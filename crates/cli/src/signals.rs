@@ -21,7 +21,7 @@ impl Stop {
         Ok(Self::on(Signals::new(true)?))
     }
 
-    /// The same without SIGHUP, which asks for something else.
+    /// Counts signals other than SIGHUP, which does not ask to stop here.
     pub(crate) fn on_signals_but_hang_up() -> io::Result<(Self, HangUps)> {
         Ok((Self::on(Signals::new(false)?), HangUps::new()?))
     }
@@ -80,8 +80,8 @@ impl SignalCount {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    /// `None` if it does not end the program: whoever started us had it ignored, as `nohup` does, or it
-    /// asks for something else.
+    /// `None` if SIGHUP does not end the program: because it was ignored when this process was started, as by
+    /// `nohup`, or because it has another meaning.
     hang_up: Option<tokio::signal::unix::Signal>,
 }
 
@@ -158,7 +158,7 @@ impl HangUps {
         })
     }
 
-    /// Completes when it came since the last time. Cancel-safe.
+    /// Completes when SIGHUP has come since the last call. Cancel-safe.
     pub(crate) async fn next(&mut self) {
         #[cfg(unix)]
         let came = self.signal.recv().await;

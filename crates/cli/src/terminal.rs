@@ -72,7 +72,7 @@ impl Marks {
         }
     }
 
-    /// The mark of what worked; all marks are as wide as the other one.
+    /// The mark of what worked; it is as wide as that of what failed.
     pub(crate) fn good(self) -> String {
         match self {
             Self::Coloured => format!("{GREEN}✓{PLAIN}"),
@@ -125,7 +125,7 @@ pub(crate) fn wrap(line: &str, width: Option<usize>, indent: usize) -> String {
     out
 }
 
-/// How many characters a text takes: an order for a colour takes none.
+/// How many characters of the terminal a text takes: control sequences for colours take none.
 fn shown(text: &str) -> usize {
     let mut parts = text.split('\x1b');
     let first = parts.next().map_or(0, |part| part.chars().count());

@@ -29,7 +29,7 @@ fn run(args: &[&str], input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
-        // Who has seen enough does not read on.
+        // The program may end before it has read all of its input.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().unwrap();

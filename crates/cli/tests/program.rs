@@ -298,7 +298,8 @@ fn lines(frames: &[u8]) -> Vec<&str> {
     std::str::from_utf8(frames).unwrap().lines().collect()
 }
 
-/// What lies beside the one message must be part of it, or nothing that its format minds.
+/// Lines beside those of the one message are errors, unless they belong to its transfer or its format ignores
+/// them.
 // PROG-1, PROG-5
 #[test]
 fn join_takes_one_message_and_all_of_it() {

@@ -123,7 +123,7 @@ fn run_next(name: &str, screen: &str) {
             }
         };
         if listens {
-            // Read on, or it would be stuck.
+            // Read on: otherwise the pipe would fill up and block the program.
             std::thread::spawn(move || lines.for_each(drop));
             running.push(child);
         } else {

@@ -1,9 +1,10 @@
 //! The admin port: what a gateway tells about itself, over HTTP, for operators and their tools.
 //!
-//! It is no listener for programs: it has a token of its own, its own limits, and it listens on this
-//! machine alone unless there is a token. `/healthz`, `/readyz` and the files of the page need no token,
-//! since they say nothing but a state; all else does, if there is one. A slow reader is cut off and holds nobody up: answers are
-//! made at once and whole, and only so many event streams are open.
+//! The admin port is not a listener for sessions: it has a token and limits of its own, and without a token
+//! it listens on loopback addresses alone. `/healthz`, `/readyz` and the files of the page show nothing but a
+//! state, so they never need the token; everything else needs it, if there is one. A client that reads slowly
+//! is cut off and delays nobody: each answer is made at once and whole, and the number of open event streams
+//! is limited.
 //!
 //! | path | answer |
 //! |---|---|
@@ -83,7 +84,7 @@ pub enum AdminError {
         /// What the system said.
         error: std::io::Error,
     },
-    /// It cannot listen there, or not any more.
+    /// The port cannot be bound, or its socket failed.
     #[error(transparent)]
     Listen(#[from] ListenError),
 }
@@ -99,10 +100,10 @@ pub struct Admin {
 /// What all requests share.
 pub(super) struct AdminState {
     watch: Watch,
-    /// For what needs the token, and for what does not.
+    /// `guard` checks requests that need the token, `open` those that do not.
     guard: Guard,
     open: Guard,
-    /// How often is asked for what needs the token, and for the rest.
+    /// The rates of the requests that `guard` let in, and of those that `open` let in.
     rate: Rate,
     open_rate: Rate,
     streams: Arc<Semaphore>,
@@ -111,7 +112,7 @@ pub(super) struct AdminState {
 }
 
 impl Admin {
-    /// Binds the port. Without a token it must be one of this machine.
+    /// Binds the port. Without a token all its addresses must be loopback addresses.
     ///
     /// # Errors
     /// If it cannot be bound, or would be open to others.
@@ -177,8 +178,8 @@ fn limits() -> Limits {
 
 fn guard(bearer: Option<Bearer>) -> Guard {
     Guard::new(GuardOptions {
-        // A page that is found by a name must be of the same origin, which `answers.rs` checks; without a
-        // token only names of this machine are answered at all.
+        // With a token pages of any origin pass here, and `answers.rs` checks that the origin is this port's
+        // own; without a token only names of this machine are answered at all.
         allowed_origins: bearer.is_some().then(|| vec!["*".to_owned()]),
         bearer,
         tokens: None,

@@ -242,7 +242,7 @@ impl Endpoint {
         self.at.is_http()
     }
 
-    /// Names the file of its tokens, if it names none itself. False if it knows no tokens.
+    /// Sets the file with tokens if the endpoint names none. False if its transport has no tokens.
     pub fn or_token_file(&mut self, file: &Path) -> bool {
         let has_token = self.at.has_token();
         if has_token {
@@ -252,7 +252,7 @@ impl Endpoint {
         has_token
     }
 
-    /// Names the files of its certificate and key, if it names none itself. False if it has no TLS.
+    /// Sets the files with certificate and key if the endpoint names none. False if it has no TLS.
     pub fn or_certificate(&mut self, cert: &Path, key: &Path) -> bool {
         let is_secure = self.at.is_secure();
         let options = &mut self.options;
@@ -263,7 +263,7 @@ impl Endpoint {
         is_secure
     }
 
-    /// Names the file of the authority that it trusts, if it names none itself. False if it has no TLS.
+    /// Sets the file with the trusted authority if the endpoint names none. False if it has no TLS.
     pub fn or_authority(&mut self, file: &Path) -> bool {
         let is_secure = self.at.is_secure();
         if is_secure {

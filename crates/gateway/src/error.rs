@@ -155,7 +155,7 @@ pub enum EndError {
         "a stream has no headers in which a proxy could name its client; listen at ws:// behind a proxy"
     )]
     NoProxyHeader,
-    /// A transport of a listener that takes all of them.
+    /// The option `transport` at a listener, which takes clients by all transports.
     #[error(
         "transport is for targets: a listener takes clients by WebSocket, sse, poll and webrtc"
     )]
@@ -251,9 +251,9 @@ pub enum OpenError {
     /// Nobody answers at the target.
     #[error("{}", with_expected(error, expected))]
     Nobody {
-        /// How that shows.
+        /// How the attempt failed.
         error: Box<OpenError>,
-        /// What the target is asked to be, and how to start one.
+        /// Which kind of server the target must be, and how to start one.
         expected: &'static str,
     },
     /// There is no WebSocket.
@@ -311,7 +311,7 @@ pub enum OpenError {
     #[cfg(feature = "nostr")]
     #[error(transparent)]
     Introduce(#[from] IntroduceError),
-    /// The gateway was stopped before.
+    /// The gateway was stopped before the end was connected.
     #[error("the gateway is stopping")]
     Stopped,
 }
@@ -335,7 +335,7 @@ pub enum Unreachable {
     Silent(Duration),
 }
 
-/// What was expected where nobody answers, behind what is known.
+/// The error of a target that nothing answers at, followed by what was expected there.
 fn with_expected(error: &OpenError, expected: &str) -> String {
     let error = error.to_string();
     match error.ends_with('?') {
@@ -344,7 +344,7 @@ fn with_expected(error: &OpenError, expected: &str) -> String {
     }
 }
 
-/// What the system said, in plain words where it is what everybody meets first.
+/// What the system said, or plainer words for the most frequent errors.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused: nothing listens there".to_owned(),
@@ -358,8 +358,8 @@ fn plain(error: &io::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The target cannot be reached. [`Config::check`](crate::Config::check) asks for this check before
-    /// listening.
+    /// The target cannot be reached: found by the check before listening that
+    /// [`Config::check`](crate::Config::check) asks for.
     #[error("to: {0}; start it first, or check the address")]
     Check(OpenError),
     /// The gateway cannot listen.
@@ -435,7 +435,7 @@ impl OpenError {
         }
     }
 
-    /// The same error with what was expected at the target, where nobody answers.
+    /// Adds what was expected at the target to an error that says that nothing answers there.
     pub(crate) fn expecting(self, expected: Option<&'static str>) -> Self {
         match expected {
             Some(expected) if self.is_unanswered() => Self::Nobody {

@@ -1,14 +1,14 @@
 //! Several gateways behind one load balancer, which share a NATS: a fleet. A client that comes back to
 //! another member than the one that has its session goes on there.
 //!
-//! A session lives in one member: its command or its connection to the target cannot be moved, and nothing
-//! of it is copied. Where a line, or a request over HTTP, arrives at another member, that one forwards it
-//! over NATS. Which member has a session is part of the session's name (`directory.rs` says what follows
-//! from that); if that member is dead, the client is told so and begins anew, and never finds a second
-//! command behind the old name.
+//! A session lives in one member: its command or its connection to the target cannot be moved, and nothing of
+//! it is copied. When a line (one connection of a tunnel) or an HTTP request arrives at another member, that
+//! member forwards it over NATS. The session's name says which member has it (`directory.rs` says what
+//! follows from that); if that member is dead, the client is told so and begins anew, and never finds a
+//! second command behind the old name.
 //!
-//! What a member asks of another is sealed with the fleet's secret (`seal.rs`): the caller of a session is
-//! believed from members alone.
+//! What one member sends to another is sealed with the fleet's secret (`seal.rs`): when a line is forwarded,
+//! only a member is believed about who the client is.
 
 mod directory;
 mod forward;
@@ -51,14 +51,14 @@ const LINE_WINDOW: usize = 256 << 10;
 /// What a line between two members may hold: its window, and one piece more.
 const LINE_MEMORY: usize = LINE_WINDOW + line::PIECE_MAX;
 
-/// How many clients may wait for an answer about a member at a time.
+/// How many clients may wait at a time until it is known whether a member lives.
 const SEARCHES: usize = 64;
 
-/// How long a member may take to answer. With the grace of a missing one this is less than the 10 seconds
-/// that a client waits.
+/// How long a member may take to answer. Together with the time that a missing member is given
+/// (`directory.rs`, `GRACE`) this is less than the 10 seconds that a client waits.
 const ASK_TIME: Duration = Duration::from_secs(3);
 
-/// How often a member that lines were forwarded to is looked for.
+/// How often to check that a member that lines were forwarded to still lives.
 const WATCH: Duration = Duration::from_secs(2);
 
 /// How long another member's first frame may take.
@@ -67,7 +67,7 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Requests over HTTP for each session, that may be forwarded at a time.
 const REQUESTS: usize = 4;
 
-/// Why a member has not got what was for it.
+/// Why a member could not be reached, or did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreached {
     /// It is dead: its sessions are gone.
@@ -98,7 +98,7 @@ pub(crate) struct Fleet {
     router: std::sync::OnceLock<axum::Router>,
 }
 
-/// Hears other members until this is dropped.
+/// The task that serves what other members forward; dropping this ends it.
 pub(crate) struct Joined(AbortHandle);
 
 impl Drop for Joined {
@@ -142,7 +142,8 @@ pub(crate) async fn join(plan: &Arc<Plan>) -> Result<Option<Joined>, RunError> {
         tokio::spawn(async move { hear(&plan, &fleet, listener).await })
     };
     let joined = Joined(hearing.abort_handle());
-    // Whether this member is heard at all: a NATS account that does not allow it says so here.
+    // Check that this member receives what is sent to its own subject: a NATS account may lack the
+    // permission.
     let heard = timeout(ASK_TIME, fleet.hub.ask_whether_there(&subject)).await;
     match heard {
         Ok(Ok(())) => {}
@@ -212,7 +213,7 @@ impl Fleet {
         match step {
             Step::Ask => {}
             Step::Later(doubt) => return Err(Unreached::Later(doubt)),
-            // Only sessions of others are looked for.
+            // The directory answers `Here` for this member's own sessions, and those are never looked for.
             _ => return Err(Unreached::Dead),
         }
         let subject = self.settings.subject(member);
@@ -253,7 +254,8 @@ impl Fleet {
         }
     }
 
-    /// Says when a member that lines go to is dead: NATS itself does not tell.
+    /// Tells when a member that lines were forwarded to has died, by asking for it regularly: NATS does not
+    /// report it.
     fn watch(self: &Arc<Self>, member: Member) -> watch::Receiver<bool> {
         let mut watched = lock(&self.watched);
         if let Some(known) = watched.get(&member)
@@ -348,8 +350,8 @@ async fn close(mut line: MemberLine, code: u16, reason: &str) {
     let _ = timeout(HEAD_TIME, line.sink.close(code, reason)).await;
 }
 
-/// Hands a line to its session. It is not forwarded again: two members that take each other for the owner
-/// would never end.
+/// Hands a forwarded line to its session in this member. The line is not forwarded again: two members that
+/// each take the other for the owner would do so for ever.
 async fn resume(plan: &Plan, head: LineHead, line: MemberLine) {
     let LineHead { caller, cap, pings } = head;
     let mut line = Line::new(line);

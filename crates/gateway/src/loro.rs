@@ -43,7 +43,8 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// The client of loro-extended throws if `ready` comes at once.
 const READY_DELAY: Duration = Duration::from_millis(20);
 
-/// A WebSocket is pinged after this much silence, and given up after that much.
+/// A WebSocket is pinged when nothing arrived for the first time, and closed when nothing arrived for the
+/// second.
 const PING_AFTER: Duration = Duration::from_secs(10);
 const LOST_AFTER: Duration = Duration::from_secs(30);
 

@@ -26,8 +26,8 @@ pub fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
     is_near.then_some(*nearest)
 }
 
-/// The same for a word that may be right as it is: at most one letter in four is wrong, or it is only the
-/// beginning.
+/// The word of a list that was probably meant by one that may be right as it is: at most one letter in four
+/// is wrong, or it is only the beginning.
 pub(crate) fn misspelt<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
     let found = nearest(word, words).filter(|_| word.len() <= LONGEST)?;
     let word = word.to_ascii_lowercase();

@@ -104,7 +104,7 @@ impl Opened {
         Self::new(kind, port)
     }
 
-    /// Exchanges what both sides say before the first message, where that is not a tunnel's.
+    /// Exchanges the greeting before the first message, where a protocol other than the tunnel has one.
     pub(crate) async fn greeted(self) -> Result<Self, OpenError> {
         #[cfg(feature = "loro")]
         if let EndKind::Loro(end) = &self.kind {
@@ -247,7 +247,7 @@ pub(crate) fn connect_options(end: &End, address: &WsAddress) -> ConnectOptions 
     }
 }
 
-/// A tunnel over what carries nothing else.
+/// Opens a tunnel over a transport that carries nothing but tunnels.
 #[cfg(any(feature = "http", feature = "nats"))]
 async fn tunnel(end: &End, dial: impl Dial) -> Result<Opened, OpenError> {
     let line = dial.dial().await?;
@@ -274,7 +274,7 @@ pub(crate) fn web_socket(
     mut websocket: WebSocket,
     dialed: bool,
 ) -> Result<(Opened, Connection), OpenError> {
-    // A listener that answers probes takes larger messages of those.
+    // A listener that answers probes has accepted the WebSocket with the larger limit for probes: lower it.
     websocket.limit_frames(end.frame_limit());
     #[cfg(feature = "loro")]
     if end.carried == Carried::Loro {

@@ -160,7 +160,7 @@ pub struct Plan {
     pub(crate) fleet: OnceLock<Arc<crate::fleet::Fleet>>,
     /// The sessions of AHP hosts and of AHP clients, which outlive their connections.
     pub(crate) sessions: (Sessions, Sessions),
-    /// What is watched of it.
+    /// The counters and the state of this route, for whoever looks.
     pub(crate) watched: RouteWatch,
     /// Listening sockets that are open already.
     pub(crate) sockets: Sockets,
@@ -207,8 +207,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same within a memory that other plans share; it is not shown to anybody yet. The error is the
-    /// first thing that is wrong, and what else was found.
+    /// [`new`](Self::new) within a memory that other plans share; the plan is not shown in the watch yet. The
+    /// error is the first thing that is wrong, and what else was found.
     pub(crate) fn within(
         memory: &Memory,
         listen: Endpoint,
@@ -270,7 +270,7 @@ impl Plan {
         })
     }
 
-    /// Shows it to whoever looks, as the route of this name.
+    /// Shows the plan in the watch, as the route of this name.
     pub(crate) fn show(&mut self, watch: &Watch, name: &str) {
         let shown = (self.listen.shown(), self.to.shown());
         let caps = self.listen.caps.learned.clone();
@@ -278,7 +278,7 @@ impl Plan {
         self.watched.set_memory(&self.memory);
     }
 
-    /// What the names of this member's sessions over HTTP begin with, if it is one of a fleet.
+    /// The prefix of the names of sessions over HTTP: the name of this member, if it is one of a fleet.
     #[cfg(all(feature = "nats", feature = "http"))]
     pub(crate) fn session_prefix(&self) -> String {
         match &self.fleet_settings {

@@ -97,7 +97,7 @@ impl Default for Config {
 /// `ahp+http://HOST:PORT/PATH`, a tunnel of such bodies).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where it is.
+    /// The endpoint; `ws` stands here for `http` too.
     endpoint: Endpoint,
     /// Whether it is asked by HTTP requests.
     is_http: bool,
@@ -109,7 +109,8 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         let bodies = text.strip_prefix("ahp+").unwrap_or(text);
         let (is_http, text) = match bodies.strip_prefix("http") {
-            // The same addresses and options.
+            // Addresses and options of HTTP are written like those of WebSockets, so they are parsed as
+            // those.
             Some(rest) if rest.starts_with(':') => (true, format!("ws{rest}")),
             Some(rest) if rest.starts_with("s:") => (true, format!("wss{}", &rest[1..])),
             _ => (false, text.to_owned()),
@@ -133,7 +134,7 @@ pub struct Report {
     pub round_trip: Duration,
     /// The bytes per second of the largest message that passed up.
     pub up_rate: Option<f64>,
-    /// The same down.
+    /// The bytes per second of the largest message that passed down.
     pub down_rate: Option<f64>,
     /// How many messages were sent to find this out.
     pub questions: u32,
@@ -213,7 +214,7 @@ impl ProbeError {
     }
 }
 
-/// What became of a question.
+/// How a question ended, and how long that took.
 struct Answer {
     outcome: Outcome,
     took: Duration,

@@ -91,8 +91,8 @@ pub trait Passing: Send {
     /// Another event of the link of a side: transfers that begin and fail.
     fn heard(&mut self, _from: Side, _event: &Event) {}
 
-    /// Whether a request with this method is not answered with an error when nobody is left to answer it:
-    /// its sender learns that from the close of its connection, after which it asks again.
+    /// Whether a request with this method gets no error when nobody is left to answer it: the close of the
+    /// connection tells its sender, which then connects and asks again.
     fn asks_again(&self, _method: &str) -> bool {
         false
     }

@@ -1,9 +1,9 @@
-//! The flight recorder: keeps what names each frame of each session in files, bounded by size and age.
+//! The flight recorder: writes what identifies each frame of each session to files, bounded by size and age.
 //!
 //! The files are pcapng, so that Wireshark and other programs open them: a packet for each frame, with its
-//! time, direction and size, and a comment that names it. `head.rs` decides what that is: never the
-//! content of a message, unless bodies are asked for. `writer.rs` has the thread that writes, and the queue
-//! before it; `segments.rs` the files and their bounds; `read.rs` reads them again.
+//! time, direction and size, and a comment that identifies it. `head.rs` decides what that comment says:
+//! never the content of a message, unless bodies are asked for. `writer.rs` has the thread that writes, and
+//! the queue before it; `segments.rs` the files and their bounds; `read.rs` reads them again.
 
 mod entry;
 mod feed;

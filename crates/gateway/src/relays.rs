@@ -62,7 +62,8 @@ pub(crate) struct RelayEnd {
 }
 
 impl RelayEnd {
-    /// The server that listens or, if there is another `listener`, the client of a server.
+    /// For the server that listens or, if there is a `listener` on the other side, for the client of a
+    /// server.
     pub(crate) fn new(
         end: &Endpoint,
         listener: Option<&At>,

@@ -170,7 +170,7 @@ impl Routes {
         });
         self.check_streams(&new)?;
         let new = check_targets(new).await?;
-        // Where a listener has failed and its route is as before, sessions go on beside the new listener.
+        // If only the listener of an unchanged route has failed, its sessions go on beside the new listener.
         let stays = |running: &Running| {
             let is_it = |it: &Checked| it.started.is_same(&running.started);
             kept.iter().chain(&new).any(is_it)
@@ -179,7 +179,8 @@ impl Routes {
         let leaving = running.filter(|running| !running.is_stopping && !stays(running));
         let leaving: Vec<u64> = leaving.map(|running| running.id).collect();
         self.open_sockets(&new, &leaving).await?;
-        // From here on nothing is refused, and nothing is waited for until all is told.
+        // From here on the reload cannot be refused, and nothing is awaited until all routes are stopped or
+        // started.
         self.memory.resize(memory, sessions);
         let mut changes = Changes {
             kept: kept.len(),
@@ -192,7 +193,7 @@ impl Routes {
                 .chain(&new)
                 .map(|it| it.started.route.name.as_str())
                 .collect();
-            // Who watches is the same for all of them.
+            // All routes have the same watch.
             any.started
                 .route
                 .config
@@ -258,15 +259,15 @@ impl Routes {
         ends
     }
 
-    /// Those that were not told to stop, and whose listener has not failed: that one is started again, although its
-    /// sessions may go on.
+    /// The routes that were not told to stop, and whose listener has not failed. A route whose listener has
+    /// failed is started again, although its sessions may go on.
     fn current(&self) -> impl Iterator<Item = &Running> {
         let is_closed = |running: &Running| *running.phase.borrow() == Phase::Closed;
         let running = self.running.iter();
         running.filter(move |running| !running.is_stopping && !is_closed(running))
     }
 
-    /// Refuses a new route at the standard streams while the process runs.
+    /// Refuses a new route at the standard streams, unless the process is just starting.
     fn check_streams(&self, new: &[Checked]) -> Result<(), Vec<RouteFault>> {
         let is_streams = |checked: &&Checked| first_phase(&checked.plan) == Phase::Listening;
         match new.iter().find(is_streams).filter(|_| self.next > 0) {
@@ -279,8 +280,8 @@ impl Routes {
         }
     }
 
-    /// Opens the sockets of new routes, so that an address that another program uses changes nothing. An
-    /// address that is only free once another route has left is not opened yet.
+    /// Opens the sockets of new routes before anything is changed, so that a reload fails if another program
+    /// uses an address. An address that becomes free only when another route has left is not opened yet.
     async fn open_sockets(&self, new: &[Checked], leaving: &[u64]) -> Result<(), Vec<RouteFault>> {
         let (mut opened, mut faults) = (Vec::new(), Vec::new());
         for checked in new {
@@ -369,14 +370,14 @@ impl Routes {
         let (id, outcome) = match joined {
             Ok(ended) => ended,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // No task is cancelled while this exists.
+            // A task is cancelled only when this is dropped.
             Err(_) => return,
         };
         let Some(at) = self.running.iter().position(|running| running.id == id) else {
             return;
         };
         let running = self.running.remove(at);
-        // Nobody would accept from its socket any more.
+        // No route accepts from the ended one's socket any more, unless another one has the same address.
         let is_used = |at| self.running.iter().any(|running| running.place.is_at(at));
         self.sockets.keep(is_used);
         let end = RouteEnd {
@@ -394,7 +395,8 @@ fn sessions(routes: &[Route]) -> usize {
     sessions.fold(0, usize::saturating_add)
 }
 
-/// The standard streams are open already.
+/// The phase in which a route begins: at the standard streams it listens at once, since they are open
+/// already.
 fn first_phase(plan: &Plan) -> Phase {
     #[cfg(feature = "process")]
     if plan.listen.at == crate::endpoint::At::Stdio {
@@ -442,7 +444,7 @@ async fn check_targets(new: Vec<Checked>) -> Result<Vec<Checked>, Vec<RouteFault
                 Phase::Listening => Ok(()),
                 _ => check_target(&checked.plan).await,
             };
-            // Once is enough.
+            // The plan need not check its target again when it runs.
             checked.plan.check = false;
             (checked, outcome)
         });

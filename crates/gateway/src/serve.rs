@@ -108,7 +108,7 @@ impl Plan {
                 tell(Event::TokenInClear(side));
             }
         }
-        // Others find its sessions as long as there are any.
+        // While the sessions last, other members of the fleet find them.
         #[cfg(feature = "nats")]
         let _joined = crate::fleet::join(&plan).await?;
         match plan.listen.at.clone() {
@@ -141,7 +141,7 @@ async fn once(plan: &Plan, stop: &Stop) -> Result<(), RunError> {
         to = open::target(&to_end) => to.map_err(failed(Side::To))?,
         () = stop.stopped() => return Ok(()),
     };
-    // Only now: what is read from the standard input cannot be put back.
+    // The standard input is opened last: what is read from it cannot be put back.
     let listen = open::stdio(&listen_end).map_err(failed(Side::Listen))?;
     plan.watched.listening("stdio:");
     let end = pump(plan, listen, to, stop, &watched)
@@ -210,7 +210,7 @@ fn party(plan: &Plan, side: Side) -> Party {
     }
 }
 
-/// Where clients come in.
+/// A way for clients to come in: a listener of one kind.
 pub(crate) trait Door {
     /// Whether it listens on until all sessions have ended: over HTTP they need further requests.
     const LISTENS_TO_THE_END: bool = false;
@@ -218,26 +218,26 @@ pub(crate) trait Door {
     /// The next client. Cancel-safe.
     async fn accept(&mut self) -> Result<Arrival, RunError>;
 
-    /// Lets nobody in any more.
+    /// Stops accepting clients.
     async fn close(&mut self);
 
-    /// All sessions have ended.
+    /// Closes the listener after all sessions have ended.
     async fn finish(self);
 }
 
-/// A client that came in, and has no session yet.
+/// A client that was accepted, and has no session yet.
 pub(crate) struct Arrival {
     /// Its name in the log.
     pub(crate) name: String,
-    /// Who it is: a session of a tunnel is resumed by the same one alone.
+    /// Who the client is: only the same client may resume a session of a tunnel.
     pub(crate) caller: Caller,
-    /// Makes a port or a line of it, with the memory of its session.
+    /// Makes a port or a line of the client's connection, with the memory of its session.
     pub(crate) open: OpenArrival,
 }
 
-/// What a client that came in is.
+/// What kind of program a client is.
 pub(crate) enum Entered {
-    /// A gateway, which says first whether it begins a session or goes on with one.
+    /// A gateway: its first frame says whether it begins a session or goes on with one.
     Line(Line),
     /// Another program, and how it is turned away.
     Port(Box<Opened>, Refuse),
@@ -250,7 +250,7 @@ pub(crate) type OpenArrival = Box<dyn FnOnce(&End) -> Result<Entered, OpenError>
 pub(crate) type Refuse =
     Box<dyn FnOnce(u16, &str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// A session for each client that comes in by a door, which clients find at `heard_at`.
+/// Serves clients that come in by a door, each in a session; clients find the door at `heard_at`.
 pub(crate) async fn listen<D: Door>(
     plan: Arc<Plan>,
     mut door: D,
@@ -258,7 +258,7 @@ pub(crate) async fn listen<D: Door>(
     stop: &Stop,
     tell: Tell<'_>,
 ) -> Result<(), RunError> {
-    // Another machine knows this one by a name.
+    // Another machine must replace HOST by a name or an address of this one.
     let address = heard_at
         .replace("//0.0.0.0:", "//HOST:")
         .replace("//[::]:", "//HOST:");
@@ -282,7 +282,7 @@ pub(crate) async fn listen<D: Door>(
                     sessions.spawn(session.instrument(span));
                 }
                 Err(error) => {
-                    // Its sessions may go on for long.
+                    // The sessions may go on for long, so the failure is shown at once.
                     plan.watched.failed(&error);
                     break Err(error);
                 }
@@ -388,10 +388,10 @@ async fn accepts_unix(path: &std::path::Path) -> Result<(), Unreachable> {
     }
 }
 
-/// The session of one client, or the way of a line to its session.
+/// Runs the session of one client, or hands a line to the session that it belongs to.
 ///
-/// What is done once has a future on the heap: otherwise its room, up to 25 KB, would be kept for as long as
-/// the session lasts.
+/// What happens only once is awaited in a boxed future: otherwise its room, up to 25 KB, would be kept for as
+/// long as the session lasts.
 async fn session(plan: &Plan, arrival: Arrival, stop: &Stop, watched: &SessionWatch) {
     let (listen_end, to_end) = plan.session_ends(watched);
     let Arrival { caller, open, .. } = arrival;

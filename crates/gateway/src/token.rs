@@ -10,7 +10,7 @@ use breakbulk_link::lock;
 use breakbulk_net::nats::Credentials;
 use breakbulk_net::ws::{Bearer, Tokens};
 
-/// A file of tokens is looked at again after this time, when somebody comes.
+/// How often a file of tokens is checked for changes, when clients come.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A longer file is not read.
@@ -108,8 +108,8 @@ pub fn token(text: &str) -> Result<Bearer, BadToken> {
     }
 }
 
-/// The tokens in a file: one token alone, or on each line a name and a token (`#` begins a comment). A
-/// file that is changed is read again; while it cannot be read, or is wrong, the tokens of before hold.
+/// The tokens in a file: one token alone, or on each line a name and a token (`#` begins a comment). A file
+/// that is changed is read again; while it cannot be read, or is wrong, the earlier tokens stay valid.
 #[derive(Debug)]
 pub struct TokenFile {
     file: PathBuf,
@@ -123,7 +123,7 @@ struct State {
     looked: Instant,
 }
 
-/// By what a changed file is known.
+/// How a changed file is recognised: by the time of its last change, and its size.
 pub(crate) type Version = (Option<SystemTime>, u64);
 
 impl TokenFile {
@@ -171,7 +171,7 @@ impl Tokens for TokenFile {
     fn holder(&self, header: &[u8]) -> Option<String> {
         let mut state = lock(&self.state);
         self.look(&mut state, Instant::now());
-        // All are compared, so that the time does not tell which one was nearly right.
+        // All tokens are compared, so that the time of an answer does not tell which one was nearly right.
         let admitted =
             state
                 .tokens
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(holder("b2"), None);
         write("anna a1\nbert b2\n", 0o600);
         assert_eq!(holder("b2").as_deref(), Some("bert"));
-        // What is wrong changes nothing.
+        // A file that is wrong changes nothing.
         write("nonsense without end and sense\n", 0o600);
         assert_eq!(holder("b2").as_deref(), Some("bert"));
         write("bert b2\n", 0o600);

@@ -69,7 +69,7 @@ impl TracesConfig {
 }
 
 impl fmt::Debug for TracesConfig {
-    /// Headers may hold a secret.
+    /// Leaves out the headers, which may hold a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TracesConfig")
             .field("url", &self.url)
@@ -90,7 +90,8 @@ struct Shared {
 }
 
 impl Traces {
-    /// Spans are kept until the exporter that is returned runs; at most 4,096 of them.
+    /// Makes a handle for gateways and the exporter that sends their spans. Until the exporter runs, at most
+    /// 4,096 spans are kept.
     pub fn new(config: TracesConfig) -> (Self, TracesExporter) {
         let (spans, waiting) = mpsc::channel(QUEUE);
         let (ending, ends) = watch::channel(false);
@@ -109,18 +110,18 @@ impl Traces {
         (Self(Arc::new(shared)), exporter)
     }
 
-    /// How many spans were dropped, since they waited in vain or were too many, and how many the collector
-    /// took.
+    /// How many spans were dropped, since there were too many or the collector did not take them, and how
+    /// many the collector took.
     pub fn counts(&self) -> (u64, u64) {
         self.0.tally.read()
     }
 
-    /// No more spans come: the exporter sends those that wait, within 5 s, and ends.
+    /// Ends the exporter: it sends the spans that wait, for at most 5 s.
     pub fn finish(&self) {
         self.0.ending.send_replace(true);
     }
 
-    /// The same for the requests of one route.
+    /// A handle for the requests of one route.
     pub(crate) fn of_route(self, route: &str) -> RouteTraces {
         RouteTraces {
             traces: self,
@@ -204,7 +205,7 @@ impl OpenTracesExporter {
 /// A name for this process, unlikely to be another one's.
 fn instance() -> String {
     let mut random = [0; 8];
-    // A name of zeros still is one.
+    // If there are no random numbers, zeros are a name too.
     let _ = getrandom::fill(&mut random);
     random.iter().map(|byte| format!("{byte:02x}")).collect()
 }

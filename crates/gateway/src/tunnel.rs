@@ -96,7 +96,7 @@ pub struct TunnelConfig {
     pub window: usize,
     /// What is known about the caps of paths.
     pub caps: KnownCaps,
-    /// What is watched of it.
+    /// Counts what passes at this end, for whoever looks.
     pub watched: SideWatch,
 }
 
@@ -144,7 +144,7 @@ impl KnownCaps {
 pub struct Tunnelled {
     /// Its connection.
     pub connection: Connection,
-    /// The same as a port of the pump.
+    /// The same connection as a port of the pump.
     pub port: Port,
 }
 

@@ -131,7 +131,7 @@ impl Watch {
         self.0.as_ref()?.record.get()?.follow()
     }
 
-    /// Shows failed routes no more, but for those that are still wanted.
+    /// Removes the failed routes from what is shown, except those that are still wanted.
     pub(crate) fn forget_failed(&self, is_wanted: impl Fn(&str) -> bool) {
         if let Some(inner) = &self.0 {
             let stays =

@@ -71,7 +71,7 @@ async fn message(connection: &Connection) -> String {
 async fn two_gateways_in_one_process_carry_a_large_answer_over_a_relay() {
     let relay = BadRelay::start(Weather::default()).await.unwrap();
     let config = Config::default().with(|config| config.key = Some(Keys::generate()));
-    // Each request becomes its own answer.
+    // The command turns each request into its own answer.
     let command = r#"exec:sed -u 's/"method":"[a-z]*","params"/"result"/'"#;
     let far = Running::start(&format!("nostr:{}", relay.url()), command, config).await;
     let near = Running::start("whole+ws://0", &far.address, Config::default()).await;

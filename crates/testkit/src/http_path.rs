@@ -29,7 +29,7 @@ pub struct HttpPath {
 struct Shared {
     target: SocketAddr,
     cap: AtomicUsize,
-    /// Every so many answers one is lost; 0: none.
+    /// One of this many answers is lost; 0: none.
     loses_every: AtomicUsize,
     down: AtomicBool,
     requests: AtomicUsize,
@@ -121,9 +121,9 @@ impl HttpPath {
 /// A request or an answer: its head, and its body.
 struct Exchange {
     head: Vec<u8>,
-    /// Without what is over the cap.
+    /// The body; empty if it is over the cap.
     body: Vec<u8>,
-    /// Of the body as it came.
+    /// The length of the body that came.
     length: usize,
     /// Whether the body follows in chunks, and is not read yet.
     chunked: bool,
@@ -254,7 +254,7 @@ async fn read(
     }
     let mut body = Vec::new();
     if length > cap.load(SeqCst) {
-        // It is read to its end, so that the refusal arrives.
+        // The body is read to its end, so that the refusal arrives.
         let rest = &mut stream.take(length as u64);
         tokio::io::copy(rest, &mut tokio::io::sink()).await?;
     } else {

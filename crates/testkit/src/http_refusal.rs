@@ -145,7 +145,7 @@ async fn pass(
     Ok(())
 }
 
-/// Refuses the client's request, of whose body so much has not come.
+/// Refuses the client's request; `left` bytes of its body have not come yet.
 async fn refuse(mut client: TcpStream, left: usize, refusal: HttpRefusal) -> io::Result<()> {
     match refusal {
         HttpRefusal::Status(code) | HttpRefusal::EarlyStatus(code) => {

@@ -31,7 +31,7 @@ struct Shared {
     count: watch::Sender<usize>,
     /// Events on their way to all subscribers.
     deliveries: broadcast::Sender<Value>,
-    /// Whether it says that it has sent all that it had stored.
+    /// Whether it sends EOSE after the stored events.
     says_end: bool,
     /// How many subscriptions there were.
     subscribed: watch::Sender<usize>,
@@ -56,7 +56,7 @@ impl LyingRelay {
         Self::start_as(true).await
     }
 
-    /// Starts one that never says that it has sent all that it had stored.
+    /// Starts a relay that never sends EOSE, which would say that all stored events were sent.
     pub async fn start_without_end() -> Result<Self, StartError> {
         Self::start_as(false).await
     }

@@ -1,6 +1,6 @@
 //! Programs of node that speak JSON, one value a line: the peers of live tests.
 //!
-//! A [`Script`] ends with the value that stands for it. What it says and nobody asked for yet is kept.
+//! A [`Script`] ends its program when it is dropped, and keeps the values that nobody asked for yet.
 
 use std::collections::VecDeque;
 use std::io;

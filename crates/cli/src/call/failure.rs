@@ -171,7 +171,7 @@ mod tests {
         };
         for (kind, expected) in [
             ("PayloadTooLargeError", "9 bytes is over --max-message=5"),
-            // Of the called code: its own words.
+            // An exception of the called code keeps its own words.
             ("ValueError", "9 bytes is over TYWRAP_CODEC_MAX_BYTES=5"),
         ] {
             assert_eq!(told(&raised(kind)), format!("{kind}: {expected}"));

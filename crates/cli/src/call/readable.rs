@@ -76,9 +76,9 @@ mod tests {
                 r#""\u0041\u0022\u001b\u009b\n\"""#,
             ),
             (r#""\u2028\u202e\u2066""#, r#""\u2028\u202e\u2066""#),
-            // A backslash before a u is no escape of a character.
+            // A backslash that is escaped itself does not begin an escape.
             (r#""\\u00e9\\\u00e9""#, "\"\\\\u00e9\\\\é\""),
-            // Half a character.
+            // Surrogates without their other half.
             (
                 r#""\ud83d \ude00 \ud83d\u00e9""#,
                 r#""\ud83d \ude00 \ud83dé""#,

@@ -47,7 +47,7 @@ pub(super) async fn call(call: &Call, host: impl FnOnce(Config) -> Host) -> Resu
         Err(error) => Err(failure::explained(error, call)),
     };
     match &written {
-        // It works on what nobody waits for.
+        // The bridge still works on a call that nobody waits for any more.
         Err(Failure::TimedOut(_)) => end_now(&host, &stop).await,
         _ => tokio::select! {
             () = host.stop() => {}

@@ -60,7 +60,7 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
     if passed.blocked > before.blocked {
         return Err(failed("a message over the cap was sent to the gateway"));
     }
-    // The largest frame of all: the one that was refused did not pass.
+    // The largest frame of both attempts: the frame that was refused in the first one did not pass.
     let frames = passed.frames - before.frames;
     story.works(
         "in fragments",

@@ -20,7 +20,7 @@ use crate::size;
 
 const BUFFER: usize = 24_000_000;
 
-/// Bytes of a message of the line that is cut.
+/// The largest message of the session whose connection is cut, in bytes.
 const CUT: usize = 900_000;
 
 /// Two endpoints with a relay between them.
@@ -71,7 +71,7 @@ pub(super) async fn show(story: &mut Story<'_>) -> Result<(), Failure> {
     ])
 }
 
-/// Cuts the line of a session that survives its streams, in the middle of a call.
+/// Cuts the connection of a session that can go on over another one, in the middle of a call.
 async fn show_cut(story: &mut Story<'_>, buffer: &Bytes) -> Result<(), Failure> {
     let (mut listener, relay, url) = path().await?;
     let dial = async || {

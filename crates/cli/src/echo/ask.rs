@@ -16,7 +16,7 @@ use crate::{number, progress, size};
 /// How long the command may take to end once its input has ended.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// How often a command that is to end is looked at.
+/// How often to check whether a command that should end has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What a result has around its text, at most.
@@ -169,7 +169,7 @@ impl Server {
         drop(self.child.stdin.take());
         let start = Instant::now();
         while let Ok(None) = self.child.try_wait() {
-            // What it still writes is read, so that it can end.
+            // Read what the command still writes, so that it can end.
             let _ = self.lines.try_recv();
             if start.elapsed() > ENDING {
                 let _ = self.child.kill();

@@ -36,7 +36,7 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
-    /// Those of a file.
+    /// The options that a file asks for.
     pub(super) fn of_file(
         address: AdminAddress,
         token_file: Option<PathBuf>,
@@ -54,7 +54,7 @@ impl AdminOptions {
         self.admin.is_some()
     }
 
-    /// What is kept for whoever looks.
+    /// The watch, which keeps more if there is an admin port to show it.
     pub(crate) fn watch(&self) -> Watch {
         match (&self.admin, self.show_bodies) {
             (None, _) => Watch::default(),

@@ -102,7 +102,7 @@ impl Reader {
             traces: None,
             places: Places::new(),
         };
-        // Those that do not say otherwise have what stands at the top.
+        // Routes have the settings at the top of the file, unless they set their own.
         let (mut options, mut files) = (RouteOptions::default(), ListenerFiles::default());
         let mut routes = None;
         for (key, value) in table {
@@ -201,7 +201,7 @@ impl Reader {
                     .map(|text| name = Some(text)),
                 "listen" => text(value).map(|text| listen = Some(text)),
                 "to" => text(value).map(|text| to = Some(text)),
-                // Two listeners are two fleets, so it is not for all routes.
+                // Two listeners need two fleets, so this key is not allowed at the top.
                 "fleet" => text(value).map(|text| options.fleet = Some(text)),
                 _ => match set(&mut options, &mut files, known, value) {
                     Some(result) => result,

@@ -80,7 +80,7 @@ async fn serve(
     }
 }
 
-/// SIGHUP ends a gateway of the command line, and reads a file again.
+/// SIGHUP ends a gateway that was started with a command line; one with a file reads the file again.
 fn watch_signals(spelling: Spelling) -> Result<(Stop, Option<HangUps>), Failure> {
     let watched = match spelling {
         Spelling::CommandLine => Stop::on_signals().map(|stop| (stop, None)),

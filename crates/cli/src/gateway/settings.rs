@@ -155,8 +155,8 @@ impl Settings {
         Ok(Some(route))
     }
 
-    /// Gives the listener the files that stand beside it. What stands at the top is for those listeners
-    /// that have a use for it.
+    /// Gives the listener the files that are named beside its endpoint. Files that are named at the top of
+    /// the file are ignored by listeners that cannot use them.
     fn add_files(&self, settings: &RouteSettings, listen: &mut Endpoint) -> Vec<Problem> {
         let files = &settings.files;
         let mut problems = Vec::new();
@@ -238,7 +238,7 @@ impl Settings {
         Problem { at, text }
     }
 
-    /// Where the first of these keys stands that the route, or else the top of the file, has.
+    /// The place of the first of these keys that the route has or, if it has none, the top of the file.
     fn place(&self, settings: &RouteSettings, keys: &[&str]) -> Option<Range<usize>> {
         let place = |key: &&str| settings.places.get(*key).or_else(|| self.places.get(*key));
         keys.iter().find_map(place).cloned()

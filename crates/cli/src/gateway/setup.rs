@@ -39,7 +39,7 @@ struct AtStart {
 }
 
 enum Origin {
-    /// Until it is read.
+    /// The settings, until they are taken.
     CommandLine(Option<Box<Settings>>),
     File(PathBuf),
 }
@@ -58,7 +58,7 @@ pub(super) struct Wanted {
     pub(super) understood: Understood,
 }
 
-/// Why nothing comes of what was asked for.
+/// Why the settings cannot be applied.
 pub(super) enum Refusal {
     /// It cannot be read, or the environment is wrong.
     Failure(Failure),
@@ -164,7 +164,7 @@ impl Setup {
         }
     }
 
-    /// Says so if a reload would change what only a start reads.
+    /// Logs a warning if a reload would change what only a start reads.
     fn note_what_a_start_reads(&mut self, settings: &Settings) {
         let now = AtStart {
             admin: settings.admin.clone(),
@@ -225,7 +225,7 @@ impl Refusal {
         }
     }
 
-    /// The same as the end of the program, with the lines of the file.
+    /// The failure that ends the program, with the lines of the file that are wrong.
     pub(super) fn into_failure(self) -> Failure {
         let (text, is_setup) = match self {
             Self::Failure(failure) => return failure,

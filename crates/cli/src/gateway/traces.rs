@@ -28,7 +28,7 @@ pub(super) struct TracesOptions {
 }
 
 impl TracesOptions {
-    /// As a file says it.
+    /// The options that a file asks for.
     ///
     /// # Errors
     /// If it is no address of a collector.
@@ -88,7 +88,7 @@ impl Exporting {
         Ok(Self(Some((traces, tokio::spawn(exporter.run())))))
     }
 
-    /// Sends what waits.
+    /// Sends the spans that wait, and ends the exporter.
     pub(super) async fn finish(self) {
         if let Self(Some((traces, task))) = self {
             traces.finish();

@@ -30,7 +30,7 @@ pub(super) struct Options {
 
 /// Whether a path is a record: a folder, or a pcapng file.
 pub(super) fn is_record(path: &Path) -> bool {
-    // A pipe is no record: what is read from it to find out would be missing.
+    // A pipe is not looked into: the bytes that are read to find out would be missing later.
     let is_file = path.metadata().is_ok_and(|about| about.is_file());
     let is_pcapng = || {
         let mut magic = [0; MAGIC.len()];

@@ -23,7 +23,7 @@ const STATUSES: &[u32] = &[
     400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 426, 429, 431, 500, 502, 503,
 ];
 
-/// The close code of an end that nobody has to look into.
+/// The close code of a normal end, which needs no explanation.
 const GOING_AWAY: &str = "close-1001";
 
 /// The anchor of the first code that the text names.
@@ -44,7 +44,7 @@ pub(super) fn command(text: &str) -> Option<String> {
     anchor(text).map(|anchor| command_for(&anchor))
 }
 
-/// The same for a line of the log about the end of a connection or session that did not end as it should.
+/// The command that explains a log line about a connection or session that did not end as it should.
 pub(super) fn command_for_end(line: &str) -> Option<String> {
     let anchor = anchor(line).filter(|anchor| anchor.starts_with("close-"))?;
     (anchor != GOING_AWAY).then(|| command_for(&anchor))

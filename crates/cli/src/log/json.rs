@@ -258,7 +258,7 @@ mod tests {
                 },
                 r#"{"timestamp":"T","level":"ERROR","target":"t","message":"x","side":"to","route":"b"}"#,
             ),
-            // What a peer said gives no orders, and is no other line or member.
+            // Text of a peer cannot control a terminal, and cannot begin another line or member.
             (
                 || tracing::error!(method = %"a\u{1b}[2J\u{202e}\u{9b}\n{\"level\":\"INFO\"}", "b\u{7}\r\nc"),
                 r#"{"timestamp":"T","level":"ERROR","target":"t","message":"b�  c","method":"a�[2J�� {\"level\":\"INFO\"}"}"#,

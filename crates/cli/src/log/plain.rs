@@ -1,4 +1,4 @@
-//! Text without line breaks and without orders to a terminal.
+//! Removes line breaks and the control sequences of terminals from text.
 
 use breakbulk::net::is_unsafe_to_show;
 
@@ -27,7 +27,7 @@ pub(super) fn plain(text: &str, colours: bool) -> String {
     plain
 }
 
-/// The length of an order to a terminal at the beginning of a text, if it changes nothing but colours.
+/// The length of a terminal's control sequence at the beginning of a text, if it changes nothing but colours.
 fn colour_length(text: &str) -> usize {
     let Some(numbers) = text.strip_prefix("\u{1b}[") else {
         return 0;

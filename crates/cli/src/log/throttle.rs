@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Lets only so many lines of one kind (one place in the code) pass in a second.
 pub(super) struct Throttle {
     kinds: Mutex<HashMap<Identifier, Written>>,
-    /// Told before the next line of a kind how many lines were left out.
+    /// Called before the next line of a kind, with the number of lines of that kind that were left out.
     left_out: fn(u32),
 }
 
@@ -62,7 +62,7 @@ impl<S: Subscriber> Filter<S> for Throttle {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
-        // Whoever asks for more than usual gets all of it.
+        // Levels below INFO are written only if a user asks for them, and then all of their lines are.
         let metadata = event.metadata();
         *metadata.level() > Level::INFO || self.passes(metadata.callsite(), Instant::now())
     }

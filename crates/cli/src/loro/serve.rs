@@ -288,7 +288,7 @@ impl Serve {
             allowed_hosts: self.guests.hosts(),
             ..serve_options()
         };
-        // Data channels are where the listener is: at its address, or on this machine for a Unix socket.
+        // Data channels are bound to the address of the listener, or to this machine if it is a Unix socket.
         let ip = match address {
             ListenAddress::Tcp(address) => address.ip(),
             _ => Ipv4Addr::LOCALHOST.into(),

@@ -211,7 +211,7 @@ pub(super) async fn report_outages(mut status: Receiver<Status>) {
         match &*status.borrow_and_update() {
             Status::Waiting { reason, .. } if !lost => {
                 lost = true;
-                // The server may have said it.
+                // The reason may be text of the server.
                 let reason = plain_text(reason);
                 eprintln!(
                     "breakbulk: the connection to the server is lost ({reason}); connecting again"

@@ -1,4 +1,4 @@
-//! The admin port of the program: what it says is what was carried.
+//! Tests of the program's admin port: what it says must equal what was carried.
 
 mod counts;
 mod operate;
@@ -28,7 +28,7 @@ fn listening(arguments: &[&str]) -> (Listening, Admin) {
     (gateway, admin)
 }
 
-/// Between two looks: only so many requests in a second are answered.
+/// Waits between two requests, since only a limited number is answered per second.
 fn pause() {
     std::thread::sleep(Duration::from_millis(50));
 }
@@ -40,7 +40,7 @@ struct Admin {
 }
 
 impl Admin {
-    /// The one that these lines tell of.
+    /// The admin port whose address is in these log lines.
     fn of(lines: &[String]) -> Self {
         let address = lines.iter().find_map(|line| {
             let rest = line.strip_prefix("admin on http://")?;
@@ -52,7 +52,7 @@ impl Admin {
         }
     }
 
-    /// Asks; the status and the body.
+    /// Sends a request; returns the status and the body.
     fn ask(&self, line: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Tests of which clients a listener accepts.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -64,7 +64,7 @@ fn a_token_file_has_names_is_read_again_and_is_its_owners_alone() {
     far.line("session{peer=anna@127.0.0.1:");
     assert_eq!(code("b2"), Some(2));
     std::fs::write(&file, "anna a1\nbert b2\n").unwrap();
-    // It is looked at once a second.
+    // The gateway checks once a second whether the file has changed.
     let since = std::time::Instant::now();
     while code("b2") != Some(0) {
         assert!(since.elapsed() < crate::common::PATIENCE);

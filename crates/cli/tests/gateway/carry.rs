@@ -59,7 +59,7 @@ fn no_frame_on_the_path_is_over_the_cap() {
         "--max-frame",
         "100KB",
     ]);
-    // A path that looks at every frame: what is larger shows here.
+    // A proxy that measures every frame, to find frames over the cap.
     let path = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("ws://{}/", path.local_addr().unwrap());
     let target = far.address.strip_prefix("ws://").unwrap().to_owned();
@@ -82,7 +82,7 @@ fn no_frame_on_the_path_is_over_the_cap() {
     let output = run(near, input.clone());
     assert!(output.stdout == input, "{}", said(&output));
     let (down, up) = watch.join().unwrap();
-    // The near side's word counts in both directions: it knows the path.
+    // The cap of the near gateway, which knows the path, applies in both directions.
     for largest in [down, up] {
         assert!((40_000..=50_000).contains(&largest), "{largest}");
     }
@@ -147,7 +147,7 @@ fn each_client_has_a_command_of_its_own() {
     two.write(b"{\"two\":2}\n");
     assert_eq!(one.read_line(), "{\"one\":1}\n");
     assert_eq!(two.read_line(), "{\"two\":2}\n");
-    // The end of one is no matter of the other.
+    // The end of one session does not affect the other.
     drop(one);
     two.write(b"{}\n");
     assert_eq!(two.read_line(), "{}\n");

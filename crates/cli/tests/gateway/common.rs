@@ -16,7 +16,7 @@ pub(crate) fn gateway(arguments: &[&str]) -> Command {
         .env_remove("BREAKBULK_TOKEN")
         .env_remove("BREAKBULK_NOSTR_KEY")
         .env_remove("BREAKBULK_FLEET_SECRET")
-        // What a test learns about a path is no business of the next one.
+        // Caps that one test learns must not be known to the next one.
         .env_remove("XDG_STATE_HOME")
         .env("HOME", "")
         .stdin(Stdio::piped())
@@ -103,7 +103,7 @@ impl Listening {
         self.log.0.recv_timeout(time).ok()
     }
 
-    /// What else it said, and says in a while.
+    /// All further lines of its log, until none comes for 2 s.
     pub(crate) fn told_so_far(&self) -> Vec<String> {
         std::iter::from_fn(|| self.told_within(Duration::from_secs(2))).collect()
     }
@@ -143,7 +143,7 @@ pub(crate) fn wait(child: &mut Child) -> Option<i32> {
         too_long
     });
     let status = child.wait().unwrap();
-    // Nobody listens any more where it was too late.
+    // This fails if the watchdog has ended already.
     let _ = ended.send(());
     assert!(!watchdog.join().unwrap(), "it does not end");
     status.code()
@@ -169,7 +169,7 @@ pub(crate) fn lines(sizes: &[usize]) -> Vec<u8> {
     requests.replace(r#""id":"#, r#""n":"#).into_bytes()
 }
 
-/// The same as requests.
+/// JSON-RPC requests of these sizes, one a line.
 pub(crate) fn requests(sizes: &[usize]) -> Vec<u8> {
     let mut out = Vec::new();
     for (id, size) in sizes.iter().enumerate() {
@@ -182,7 +182,7 @@ pub(crate) fn requests(sizes: &[usize]) -> Vec<u8> {
     out
 }
 
-/// The same with headers, and with line breaks inside.
+/// The notifications of [`lines`] with `Content-Length` headers, and with line breaks inside.
 pub(crate) fn announced(sizes: &[usize]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in lines(sizes).split(|&byte| byte == b'\n') {

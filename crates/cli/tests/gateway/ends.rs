@@ -95,7 +95,7 @@ fn sigterm_lets_what_is_queued_go_out() {
     near.write(&lines(&[1]));
     assert_eq!(near.read_line().as_bytes(), lines(&[1]));
     near.write(&input);
-    // Its first bytes are back: it is on its way through both gateways, and nobody reads on.
+    // The first bytes of the message are back; the rest is in both gateways, and nobody reads it.
     assert!(!near.stdout.fill_buf().unwrap().is_empty());
     signal(&near.child, "-TERM");
     assert!(
@@ -143,7 +143,7 @@ fn a_second_signal_does_not_wait() {
     near.write(&requests(&[1]));
     far.signal("-TERM");
     far.line("stopping");
-    // It is the second one as soon as it cannot be an echo of the first.
+    // A signal counts as the second one as soon as it cannot be an echo of the first.
     while far.child.try_wait().unwrap().is_none() {
         far.signal("-TERM");
         let _ = far.told_within(Duration::from_millis(50));

@@ -28,7 +28,8 @@ pub(crate) struct Members {
 pub(crate) const WS: &str = "ws://127.0.0.1:0";
 
 impl Members {
-    /// `to` makes a member's target of the file in which its commands note that they began.
+    /// `to` makes the target of a member from the name of the file in which its commands note that they
+    /// began.
     pub(crate) fn start(
         listen: &str,
         fleet: &str,

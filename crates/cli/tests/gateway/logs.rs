@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{gateway, said, signal, wait};
 
-/// A command with a standard error that gives orders, and answers that are what was asked.
+/// A command that writes a terminal's control sequence to its standard error, and sends back each line.
 const COMMAND: &str = "exec:sh -c 'printf \"from the command \\033[2J\\n\" >&2; exec cat'";
 
 /// All lines of a gateway that had one client and was stopped.

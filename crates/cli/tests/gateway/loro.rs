@@ -26,7 +26,7 @@ impl Server {
                 break address.to_owned();
             }
         };
-        // Read on, or it would be stuck one day.
+        // Read on: otherwise the pipe would fill up and block the server.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }

@@ -53,7 +53,7 @@ fn a_call_that_is_open_when_the_other_end_is_stopped_is_answered_with_an_error()
     let mut far = Listening::new(&["--listen", "ws://0", "--to", "exec:cat", "--grace", "1"]);
     let mut client = Client::new(&far.address);
     client.stdin.write_all(REQUEST).unwrap();
-    // It has come to the command, and back.
+    // The request has reached the command, and has come back.
     assert_eq!(client.line().as_bytes(), REQUEST);
     far.signal("-TERM");
     let why = "the gateway is stopping, and no answer came within its grace time of 1 s";
@@ -141,7 +141,8 @@ fn a_transfer_that_the_grace_time_of_the_other_end_cuts_is_told() {
     // The client's gateway does not wait long for a line that cannot come.
     let mut far = Listening::new(&[&options[..], &["--resume-for", "1"]].concat());
     let mut client = Client::new(&far.address);
-    // One is here. Then the client's gateway stands still, and the next ones get stuck on their way.
+    // One message is here. Then the client's gateway is stopped, and the next messages get stuck on their
+    // way.
     assert!(!client.stdout.fill_buf().unwrap().is_empty());
     signal(&client.child, "-STOP");
     far.signal("-TERM");

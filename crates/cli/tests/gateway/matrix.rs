@@ -34,7 +34,7 @@ use Message::{Bytes, Loro, Text};
 
 /// One kind of endpoint.
 pub(crate) struct Kind {
-    /// How it begins.
+    /// How the endpoint's text begins.
     name: &'static str,
     /// What it carries, the usual kind first.
     carries: &'static [Message],

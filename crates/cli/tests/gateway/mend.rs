@@ -1,4 +1,4 @@
-//! What must be mended before anything starts, and what strangers are told.
+//! Tests of mistakes that are found before anything starts, and of what clients are told.
 
 use std::net::TcpListener;
 

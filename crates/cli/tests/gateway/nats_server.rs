@@ -11,7 +11,7 @@ use crate::common::PATIENCE;
 pub(crate) struct NatsServer {
     child: Option<Child>,
     pub(crate) port: u16,
-    /// Where it says how it is.
+    /// The port at which the server can be monitored.
     monitor: u16,
     pub(crate) folder: tempfile::TempDir,
 }

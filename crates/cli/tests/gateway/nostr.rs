@@ -115,7 +115,7 @@ impl Program {
     }
 }
 
-/// As the server makes it.
+/// The text that the server makes for this kind and size.
 fn text(kind: &str, size: usize) -> String {
     let unit = match kind {
         "ascii" => "abcdefghijklmnopqrstuvwxyz0123456789",

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use crate::common::{Listening, PATIENCE, gateway, lines, requests, run, said};
 
-/// What `requests` makes a message of 20 MB of.
+/// The size for which `requests` makes a message of 20 MB.
 const SIZE: usize = 22_000_000;
 
 /// A record of a test.
@@ -189,7 +189,7 @@ that path. With --resume-for above 0 at both, the tunnel finds the cap by itself
     );
     let names = [(&*near_id, "NEAR"), (&*far_id, "FAR")];
     assert_eq!(steady(&text, &names), expected);
-    // One record alone says less, but which hop, cap and option.
+    // One record alone says less, but it names the hop, the cap and the option.
     let alone = printed(&inspect(&[near.text()]));
     for words in ["ended with 1009", "--max-frame 100003", "m id 0: piece "] {
         assert!(alone.contains(words), "{alone}");
@@ -374,7 +374,7 @@ fn tap_follows_a_running_gateway_line_by_line() {
             let _ = tell.send(line.unwrap_or_default());
         }
     });
-    // It follows from some moment on: clients come until then.
+    // Tap follows from some moment on, so clients connect until it shows one.
     let mut seen = Vec::new();
     while !seen
         .iter()

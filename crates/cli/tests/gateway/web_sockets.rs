@@ -33,7 +33,7 @@ fn two_gateways_carry_a_program_over_wss() {
     );
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(output.stdout == input, "not byte for byte");
-    // Who does not trust it, or speaks no TLS, is told, and so is the log of the listener.
+    // A client that does not trust the certificate, or speaks no TLS, is told, and the listener logs it.
     let output = run(
         gateway(&["--listen", "stdio:", "--to", &far.address]),
         Vec::new(),
@@ -109,7 +109,7 @@ async fn a_target_that_closes_with_1009_names_the_remedy() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let words = "the limit there seems to be 65536; whole+ sends each message as one frame, whatever its size: leave out whole+ at this end, and start another gateway without whole+ at the other side of the path";
     assert!(said.contains(words), "{said}");
-    // They do not apply to this end.
+    // These options do not apply to this end.
     assert!(!said.contains("--max-frame"), "{said}");
     assert!(!said.contains("--preset"), "{said}");
     assert!(out.contains(r#""id":0,"error":{"code":-32000,"#), "{out}");

@@ -1,4 +1,4 @@
-//! Why something did not work is told to whoever asked for it.
+//! Tests that a client is told why something did not work.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -33,12 +33,12 @@ fn a_document_over_a_limit_of_the_server_is_refused_by_that_limit() {
             assert!(!stderr.contains("--timeout"), "{url}: {stderr}");
         }
     }
-    // Others see nothing of it.
+    // Other clients see nothing of the document.
     let output = run(&["loro", "pull", &server.ways()[0], "doc"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("has no document \"doc\""), "{stderr}");
     let (_, said) = server.stop();
-    // By each of four ways it was tried once.
+    // Each of the four ways tried it once.
     for (level, words, times) in [
         ("WARN refused changes", "1048576", 4),
         ("INFO", "8388608", 2),
@@ -83,7 +83,7 @@ fn a_right_that_is_missing_is_told() {
         assert_eq!(output.status.code(), Some(1), "{url}: {stderr}");
         assert!(stderr.contains("right to change"), "{url}: {stderr}");
     }
-    // Whoever asked is told, and nobody else.
+    // The client was told, and the server's log has nothing about it.
     let (_, said) = server.stop();
     assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
 }

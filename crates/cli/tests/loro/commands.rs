@@ -118,7 +118,7 @@ fn errors_name_what_is_wrong() {
         assert!(!output.status.success(), "{arguments:?}");
         assert!(stderr.contains(word), "{arguments:?}: {stderr}");
     }
-    // Who has the token comes in.
+    // A client with the token is accepted.
     let pushed = program()
         .args([
             "loro",

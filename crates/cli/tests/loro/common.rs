@@ -1,4 +1,4 @@
-//! The program as a server, and as anything else.
+//! Runs the program: as a server, and with any other command line.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -83,7 +83,7 @@ impl Server {
             }
             said.push_str(&line);
         };
-        // Read on, or it would be stuck one day.
+        // Read on: otherwise the pipe would fill up and block the server.
         let log = std::env::var_os("BREAKBULK_FLEET_LOGS").map(|logs| {
             let port = address.rsplit(':').next().unwrap_or_default();
             let name = format!("member-{port}-{}.log", child.id());
@@ -133,7 +133,7 @@ impl Server {
         kilobytes.parse::<usize>().unwrap() * 1024
     }
 
-    /// Ends it without a word: nothing that is not on disk survives.
+    /// Kills it: nothing that is not on disk survives.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

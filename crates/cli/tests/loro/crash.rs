@@ -40,7 +40,7 @@ async fn what_was_acknowledged_is_there_after_a_kill() {
                 tokio::spawn(write(url, round, number, known, tell))
             })
             .collect();
-        // In the middle of all of them, wherever that is.
+        // Kill the server in the middle of the writes: after this many acknowledgements.
         let wanted = 40 + 17 * round;
         for _ in 0..wanted {
             let one = tokio::time::timeout(Duration::from_secs(60), told.recv());

@@ -131,7 +131,8 @@ async fn many_documents_lock_nobody_out() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(Some(folder.path()));
     let url = &server.ways()[0];
-    // Names of documents that do not exist are forgotten with whoever said them.
+    // The server forgets the names of documents that do not exist together with the connection that named
+    // them.
     for connection in 0..10 {
         let mut peer = Raw::connect(url).await;
         let doc_ids = (0..1000).map(|number| format!("none {connection} {number}"));
@@ -305,7 +306,7 @@ async fn an_update_of_75_bytes_does_not_end_the_server() {
         },
     };
     peer.say(&bomb).await;
-    // Answered behind the import.
+    // Answered only after the import.
     peer.say(&sync_request("doc")).await;
     while !matches!(peer.hear().await.unwrap(), ChannelMsg::SyncResponse { .. }) {}
     let (clean, said) = server.stop();
@@ -330,7 +331,7 @@ async fn a_snapshot_that_expands_is_refused_by_its_size() {
         },
     };
     peer.say(&bomb).await;
-    // Answered behind the import.
+    // Answered only after the import.
     peer.say(&sync_request("doc")).await;
     let mut answers = 0;
     while answers < 2 {
@@ -414,7 +415,7 @@ async fn a_state_of_few_bytes_does_not_end_the_server() {
         };
         peer.say(&update).await;
     }
-    // Answered behind the imports.
+    // Answered only after the imports.
     peer.say(&sync_request("doc")).await;
     while !matches!(peer.hear().await.unwrap(), ChannelMsg::SyncResponse { .. }) {}
     let peak = server.peak_memory();

@@ -3,7 +3,7 @@
 /// A fenced block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Of its first line of text, from 1.
+    /// The number of the first line of its text, from 1.
     pub(crate) line: usize,
     pub(crate) language: String,
     /// The heading above it, with its line.

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// What servers say when they listen.
 const LISTENS: [&str; 2] = ["listening on ", "Server is ready"];
 
-/// Ended, with all that it left running, when it is dropped.
+/// A folder and a home for commands. Dropping it ends everything that they left running.
 pub(crate) struct Session {
     place: TempDir,
     ports: Ports,
@@ -170,7 +170,7 @@ fn within_time(place: &str, mut command: Command) -> Output {
         too_long
     });
     let output = child.wait_with_output().unwrap();
-    // Nobody listens any more where it was too late.
+    // This fails if the watchdog has ended already.
     let _ = ended.send(());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(

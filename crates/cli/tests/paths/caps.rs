@@ -1,4 +1,4 @@
-//! The table of what is known.
+//! Tests of `breakbulk caps`, the table of known paths and receivers.
 
 use std::process::{Command, Output};
 

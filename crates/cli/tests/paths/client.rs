@@ -84,7 +84,7 @@ fn a_message_over_a_programs_limit_becomes_an_error_and_one_at_the_limit_passes(
         let input = message(beginning, size) + "\n";
         let passes = size < MIB_10;
         let is_request = beginning == REQUEST;
-        // The program says back what it gets, but does not ask back.
+        // The target answers a request, and sends back any other message, but asks nothing itself.
         let command = match is_request {
             true => r#"exec:sed -u 's/"method":"m",.*/"result":1}/'"#,
             false => "exec:cat",

@@ -1,4 +1,4 @@
-//! Endpoints of the library.
+//! The rows for endpoints of the library.
 
 use breakbulk::ahp::host::{Applied, State};
 use breakbulk::ahp::{Application, Client, ClientConfig, Host, HostConfig, log::MemoryLog};

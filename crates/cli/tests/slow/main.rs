@@ -25,7 +25,7 @@ const SIZE: usize = 2_000_000;
 /// 1.5 Mbit/s.
 const BYTES_A_SECOND: u64 = 187_500;
 
-/// One way.
+/// The delay of each direction.
 const DELAY: Duration = Duration::from_millis(30);
 
 /// No row takes longer: it takes 11 s one way.
@@ -50,7 +50,7 @@ async fn path(target: impl ToString, web_socket: bool) -> BadPath {
     path.unwrap()
 }
 
-/// It was as slow as it should be, and nothing came twice: a second time would be another 2 MB.
+/// Checks that the path was as slow as it should be, and that nothing came twice, which would be 2 MB more.
 fn crossed(path: &BadPath, ways: u64) {
     let counts = path.counts();
     let bytes = counts.from_client.bytes + counts.from_target.bytes;

@@ -113,7 +113,7 @@ fn path() -> (Paced, Paced) {
     (Paced(near), Paced(far))
 }
 
-/// It took as long as the path takes, and no multiple of that: nothing was sent twice.
+/// Checks that it took as long as the path takes, and no multiple of that: nothing was sent twice.
 fn took(begun: Instant) {
     let once = Duration::from_secs(SIZE as u64 / BYTES_A_SECOND);
     let took = begun.elapsed();

@@ -1,4 +1,4 @@
-//! The program.
+//! The rows for commands of the program.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -44,7 +44,7 @@ pub(crate) fn listen(arguments: &[&str], words: &str) -> (Listening, String) {
                 .to_owned();
         }
     };
-    // Read on, or it would be stuck one day.
+    // Read on: otherwise the pipe would fill up and block the program.
     std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
     (Listening(child), found)
 }

@@ -150,7 +150,7 @@ impl Client {
         line.close().await;
     }
 
-    /// About this long.
+    /// Waits for about this long.
     async fn wait(&mut self, pause: Duration) {
         let micros = pause.as_micros() as u64;
         sleep(Duration::from_micros(
@@ -313,7 +313,7 @@ async fn both(
 /// How the reason begins if the other end gave none.
 pub(crate) const ENDED: &str = "the connection ended";
 
-/// Nothing explains this.
+/// A reason that no trouble explains.
 pub(crate) const SILENT: &str = "no answer, and the connection did not end";
 
 fn silent() -> String {

@@ -56,7 +56,7 @@ struct Event {
     to: Option<Instant>,
 }
 
-/// What all clients write down together.
+/// What all clients write down about their requests, and what was done to the gateways.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) ends: AtomicBool,
@@ -151,9 +151,9 @@ impl Ledger {
         self.wrong.lock().unwrap().push(what);
     }
 
-    /// Every request was answered right or failed for a known reason, and each was worked on once; one that
-    /// failed at most once. Of one that was worked on the client was told more than the end of its
-    /// connection.
+    /// Checks that every request was answered right or failed for a known reason, and that targets worked on
+    /// each of them once, or at most once if it failed. If a target worked on a request that failed, its
+    /// client must have been told more than the end of its connection.
     pub(crate) fn check(&self, diary: &Path) {
         let (asked, answered) = (self.numbers.load(Relaxed), self.answered.load(Relaxed));
         let failed = self.failed.lock().unwrap();

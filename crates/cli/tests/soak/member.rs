@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Nothing of a gateway takes longer, on however loaded a machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A gateway process, or the next one in its place.
+/// A gateway process, and after a restart the next one.
 pub(crate) struct Member {
     pub(crate) name: &'static str,
     config: PathBuf,

@@ -8,7 +8,7 @@ const WIDTH: f64 = 960.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 84.0;
-/// Of one chart, and between two of them.
+/// The height of one chart, and the gap between two.
 const HEIGHT: f64 = 120.0;
 const GAP: f64 = 44.0;
 

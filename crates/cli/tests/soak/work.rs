@@ -30,7 +30,7 @@ pub(crate) struct Work {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     number: u64,
-    /// Of the text that came.
+    /// The digest of the text that arrived.
     digest: String,
     text: String,
 }
@@ -74,7 +74,7 @@ impl Work {
     }
 }
 
-/// Small ones are frequent: one of fifty has megabytes.
+/// A random size: mostly small, one of fifty has megabytes.
 fn size(random: &mut Random) -> usize {
     let (least, most) = match random.below(50) {
         0 => (1_000_000, LARGEST),

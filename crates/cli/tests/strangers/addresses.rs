@@ -1,4 +1,4 @@
-//! What one address may take, counted by the header of a proxy where the program was told so.
+//! Tests of the limits for one address, which the header of a trusted proxy names.
 
 use crate::common::{INITIALIZE, Server};
 
@@ -40,7 +40,7 @@ fn one_address_does_not_take_all_places() {
         assert_eq!(mcp.ask(&head).0, expected, "{forwarded}: {}", mcp.log());
     }
     mcp.line("(max-per-address)");
-    // Nobody believes the header unasked.
+    // Without the option the header is ignored.
     let server = Server::gateway(&["--max-per-address", "1"]);
     for _ in 0..3 {
         let (status, _socket) = server.web_socket("/", "X-Forwarded-For: 203.0.113.7\r\n");

@@ -69,7 +69,7 @@ impl Member {
         }
     }
 
-    /// Does what it does once.
+    /// Does once what its habit is.
     fn act(&mut self, server: &Server) {
         if self.habit == Habit::Leaves || self.socket.is_none() {
             self.connect(server);

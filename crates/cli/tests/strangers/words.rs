@@ -1,4 +1,4 @@
-//! What strangers say in the log, and what they are told.
+//! Tests of what the log repeats of hostile clients, and of what they are told.
 
 use std::io::{Read, Write};
 

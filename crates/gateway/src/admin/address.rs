@@ -23,7 +23,7 @@ pub struct AddressError;
 impl FromStr for AdminAddress {
     type Err = AddressError;
 
-    /// A port alone is one of this machine.
+    /// A port alone stands for 127.0.0.1 and that port.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => (host, port),
@@ -47,7 +47,7 @@ impl FromStr for AdminAddress {
 }
 
 impl AdminAddress {
-    /// All addresses that it stands for.
+    /// All socket addresses that the host resolves to.
     pub(super) async fn resolve(&self) -> Result<Vec<SocketAddr>, AdminError> {
         let failed = |error| AdminError::NoAddress {
             host: self.host.clone(),

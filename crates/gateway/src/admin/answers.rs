@@ -84,7 +84,8 @@ pub(super) async fn answer(
     if let Err(response) = guard.admit(&head) {
         return *response;
     }
-    // What is refused above counts for nobody: a web page could keep others from asking.
+    // Requests that were refused above do not count: otherwise a web page could use up the rate, and a
+    // monitor would get 429.
     let rate = if asked.is_open() {
         &state.open_rate
     } else {
@@ -135,8 +136,8 @@ fn no_session() -> Response<Body> {
     failed(StatusCode::NOT_FOUND, words)
 }
 
-/// Whether a request is no web page's, or one of a page that this port served: any other page, even of this
-/// machine, could end sessions.
+/// Whether a request comes from no web page, or from a page that this port served: any other page, even one
+/// of this machine, could end sessions.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else {
         return true;
@@ -170,7 +171,7 @@ fn text(status: StatusCode, kind: &'static str, body: String) -> Response<Body> 
     response
 }
 
-/// The head of every answer: it is never kept, and never taken for anything else.
+/// Sets the headers of every answer: it is not cached, and browsers do not guess another content type.
 pub(super) fn set_head(response: &mut Response<Body>, kind: &'static str) {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -15,10 +15,10 @@ use tokio::time::sleep;
 use super::AdminState;
 use super::answers::{failed, set_head};
 
-/// How often.
+/// How often the state is sent.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// An event that was made less than this long ago is made once for all readers.
+/// An event younger than this is sent to other readers too, instead of a new one.
 const FRESH: Duration = Duration::from_millis(800);
 
 /// The last event.

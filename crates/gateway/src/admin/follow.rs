@@ -72,7 +72,7 @@ pub enum Followed {
 #[derive(Debug)]
 pub struct Following {
     response: reqwest::Response,
-    /// What came and is no whole line yet.
+    /// Received bytes that are not a whole line yet.
     rest: Vec<u8>,
 }
 

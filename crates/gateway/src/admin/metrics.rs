@@ -37,8 +37,8 @@ pub fn render(watch: &Watch) -> String {
     text
 }
 
-/// One route of each name, since a series may be there once: a route that was changed counts from the
-/// beginning, and the one in its place that drains is not shown.
+/// Keeps the newest route of each name, since a series may appear only once: of a route that a reload
+/// changed, the new one is shown, which counts from zero, and not the old one, which drains.
 fn newest(routes: Vec<RouteView>) -> Vec<RouteView> {
     let mut newest: Vec<RouteView> = Vec::new();
     for route in routes {
@@ -64,7 +64,7 @@ impl Page {
             .set(value);
     }
 
-    /// What is about the process.
+    /// Adds the metrics of the process.
     fn process(&self, state: &StateView) {
         self.gauge(
             "breakbulk_build_info",
@@ -108,7 +108,7 @@ impl Page {
         }
     }
 
-    /// What is about one route.
+    /// Adds the metrics of one route.
     fn route(&self, view: &RouteView) {
         let route = ("route", &*view.name);
         self.gauge(

@@ -1,4 +1,4 @@
-//! The live page: its files, which are part of the program, and the headers that keep it to itself.
+//! The live page: its files, which are part of the program, and the headers that isolate it from other sites.
 //!
 //! The files are the same for everybody and hold no secret, so they are served without a token; what the
 //! page shows comes from the API, which asks for one.
@@ -14,8 +14,8 @@ use axum::http::{Response, StatusCode};
 use axum::routing::get;
 use breakbulk_net::http::text_answer;
 
-/// Nothing from elsewhere, no script or style in the markup, no text that becomes markup, no frame around
-/// the page.
+/// The Content-Security-Policy: nothing is loaded from other hosts, the markup holds no script and no style,
+/// no text becomes markup, and no page may frame this one.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";

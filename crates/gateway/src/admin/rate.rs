@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use breakbulk_link::lock;
 
-/// Lets so many requests through in a second, and as many at once after a pause.
+/// Lets a number of requests through per second, and that many at once after a pause.
 #[derive(Debug)]
 pub(super) struct Rate {
     pause: Duration,

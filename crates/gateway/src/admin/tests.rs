@@ -1,4 +1,4 @@
-//! Who is answered what at the admin port.
+//! Tests of the admin port: which requests it answers, to whom, and its limits.
 
 use breakbulk_net::ws::Bearer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -86,7 +86,7 @@ async fn who_may_ask_and_what_for() {
         ("POST /api/sessions/nobody-1/close", "", 401, 404),
         ("GET /api/sessions/a/b/c", token, 404, 404),
         ("GET /nothing", token, 404, 404),
-        // Pages of others, of this machine too, and names that stand for this machine.
+        // Pages of other origins, also on this machine, and other names for this machine.
         ("GET /healthz", "Origin: https://example.org\r\n", 403, 403),
         (
             "POST /api/sessions/a/close",
@@ -158,7 +158,7 @@ async fn it_is_ready_while_all_routes_take_clients() {
     assert_eq!(ready().await, (200, "ready".to_owned()));
     one.stopping();
     assert_eq!(ready().await, not("the route gateway is draining"));
-    // A listener that failed is not forgotten with its task: nobody would notice but by the log.
+    // A route whose listener failed is still shown when its task is gone: otherwise only the log would tell.
     let again = scene.route();
     again.listening("ws://127.0.0.1:1");
     again.failed(&"the socket\nbroke");
@@ -174,10 +174,10 @@ async fn it_is_ready_while_all_routes_take_clients() {
     let after = scene.route();
     after.listening("ws://127.0.0.1:1");
     assert_eq!(ready().await, (200, "ready".to_owned()));
-    // One that was told to stop does not fail, and one that failed does not seem to stop in order.
+    // A route that was told to stop does not count as failed, whatever goes wrong later.
     one.failed(&"late");
     assert_eq!(ready().await, (200, "ready".to_owned()));
-    // Or nobody wants it any more.
+    // A failed route stays failed when it stops, until a reload shows that nobody wants it any more.
     after.failed(&"again");
     after.stopping();
     drop(after);
@@ -234,7 +234,7 @@ async fn requests_sockets_and_streams_are_bounded_and_a_reader_that_is_behind_ha
     scene.stop.stop();
 }
 
-/// A page of another site could ask so often that a monitor got 429.
+/// A page of another site must not use up the rate, so that a monitor gets 429.
 // ADMIN-4
 #[tokio::test]
 async fn requests_of_web_pages_that_are_refused_keep_no_monitor_from_asking() {

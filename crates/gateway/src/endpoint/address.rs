@@ -2,7 +2,7 @@
 
 use crate::error::EndError;
 
-/// Whether an authority can be a target: a port alone is short for a listener, and has no host.
+/// Checks that an authority has a host: a port alone is a short form for listeners.
 pub(super) fn check_target(
     scheme: &'static str,
     authority: &str,

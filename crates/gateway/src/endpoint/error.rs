@@ -204,7 +204,7 @@ pub enum OptionError {
 impl EndpointError {
     /// The error for a text without a colon.
     pub(super) fn no_colon(text: &str) -> Self {
-        // A command of its own; the text is not repeated.
+        // A text with spaces is probably a command; it is not repeated, since it may hold a secret.
         let command = || text.contains(' ').then_some("exec:COMMAND");
         Self::NoColon(meant(text, "").or_else(command))
     }

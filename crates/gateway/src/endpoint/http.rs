@@ -63,7 +63,7 @@ pub(super) fn endpoint(
 ) -> Result<(WireKind, At, EndpointOptions), EndpointError> {
     let scheme = if secure { "https" } else { "http" };
     let (address, options) = web_address(scheme, rest, NAMES)?;
-    // What the gateway knows of other endpoints is not for the server.
+    // An option of another endpoint is an error here, instead of a parameter that the server gets.
     let query = address.query.iter().flat_map(|query| query.split('&'));
     let mut names = query.map(|pair| pair.split('=').next().unwrap_or_default());
     if let Some(option) = names.find_map(options::of_others) {

@@ -92,14 +92,14 @@ impl LoroAddress {
         }
     }
 
-    /// As a client asks for it.
+    /// The URL that a client requests.
     pub(crate) fn url(&self) -> String {
         let query = self.query.as_ref().map(|query| format!("?{query}"));
         let (scheme, query) = (self.scheme(), query.unwrap_or_default());
         format!("{scheme}://{}{}{query}", self.authority, self.path)
     }
 
-    /// The beginning of the endpoint.
+    /// The wire and scheme with which the endpoint's text begins.
     pub(crate) fn form(&self) -> &'static str {
         match self.secure {
             true => "loro+https:",

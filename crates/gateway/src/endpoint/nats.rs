@@ -28,14 +28,14 @@ pub(crate) struct NatsAddress {
     pub(crate) secure: bool,
     /// Host and port.
     pub(crate) server: String,
-    /// Those in the address.
+    /// The credentials in the address.
     pub(crate) credentials: Option<Credentials>,
     /// The subject at which sessions are opened.
     pub(crate) subject: String,
 }
 
 impl NatsAddress {
-    /// As others write it, without credentials.
+    /// The URL, without credentials.
     pub(crate) fn name(&self) -> String {
         let scheme = if self.secure { "tls" } else { "nats" };
         format!("{scheme}://{}/{}", self.server, self.subject)

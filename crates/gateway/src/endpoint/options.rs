@@ -239,7 +239,7 @@ impl EndpointOptions {
             "inbox" => self.nats.inbox.replace(value.to_owned()).is_some(),
             #[cfg(feature = "nostr")]
             _ => self.relay.set(name, value)?,
-            // Only names of `names` come here.
+            // `names` contains no other option.
             #[cfg(not(feature = "nostr"))]
             _ => false,
         };

@@ -82,7 +82,7 @@ pub(super) fn meant(scheme: &str, rest: &str) -> Option<&'static str> {
     if !lower.is_empty() && lower.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some("tcp://PORT or ws://PORT to listen");
     }
-    // Short words of others are near to anything.
+    // Short words of `OTHERS` are similar to almost any word.
     let others = OTHERS.iter().filter(|(word, _)| word.len() > 3);
     let all: Vec<_> = FORMS.iter().chain(others).collect();
     let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();

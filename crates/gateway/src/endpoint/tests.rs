@@ -295,7 +295,8 @@ fn addresses_of_http_and_their_options_are_read() {
     }
 }
 
-/// What is no option of ours belongs to the server; a listener has none, and refuses it.
+/// A parameter that is no option of the gateway goes to the target's server; a listener has no such server
+/// and refuses it.
 #[test]
 fn a_parameter_of_the_server_that_looks_like_an_option_is_told() {
     for (text, meant) in [
@@ -345,7 +346,7 @@ fn relays_and_their_options_are_read() {
     assert_eq!(options.relay, expected);
     assert_eq!(options.idle, Some(Duration::from_secs(60)));
 
-    // These words mean nothing to us in the address of a WebSocket.
+    // In the address of a WebSocket these are no options, but parameters for the server.
     let endpoint: Endpoint = "ws://x:1?server=1&idle=2".parse().unwrap();
     assert_eq!(endpoint.at, ws(false, "x:1", "/", Some("server=1&idle=2")));
 }

@@ -50,7 +50,7 @@ impl WsAddress {
         }
     }
 
-    /// The path to it: what a URL has before its query, or the Unix socket.
+    /// The URL without its query, or the scheme and the path of the Unix socket.
     pub(crate) fn path_name(&self) -> String {
         match &self.socket {
             Some(path) => format!("{}:{}", self.scheme(), path.display()),

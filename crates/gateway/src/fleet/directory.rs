@@ -22,13 +22,13 @@ pub(super) const GRACE: Duration = Duration::from_secs(4);
 /// How long to wait before a missing member is asked for again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A member that was missing is given the whole grace again if nobody missed it for this long.
+/// How long nobody must ask for a missing member until it is given the whole grace again.
 const FORGET: Duration = Duration::from_secs(30);
 
 /// How many missing members are remembered. Clients name members, so anyone can make up names.
 const MISSING_MAX: usize = 1024;
 
-/// How many sessions of others are asked for each second, and how many seconds' worth at once.
+/// How many lookups of other members' sessions are made per second, and how many seconds' worth at once.
 const PER_SECOND: u32 = 500;
 const BURST_SECONDS: u32 = 4;
 
@@ -83,7 +83,7 @@ pub(super) enum Step {
 pub(super) struct Directory {
     own: Member,
     missing: BTreeMap<Member, Missing>,
-    /// Until when the questions so far are paid for at the allowed rate.
+    /// The time up to which the allowed rate is used up by the questions so far.
     paid_until: Option<Instant>,
 }
 
@@ -123,7 +123,7 @@ impl Directory {
         Step::Ask
     }
 
-    /// What came of asking.
+    /// Takes the result of asking for a member; returns what to do next.
     pub(super) fn answered(&mut self, now: Instant, member: Member, answer: Answer) -> Step {
         match answer {
             Answer::There => {
@@ -148,7 +148,8 @@ impl Directory {
         let since = known.map_or(now, |known| known.since);
         if !self.missing.contains_key(&member) && self.missing.len() >= MISSING_MAX {
             self.missing.retain(|_, missing| !is_old(missing));
-            // The one that was missed longest ago; it is given the whole grace again.
+            // Forget the member that was asked for longest ago; if it is asked for again, it gets the whole
+            // grace.
             let oldest = self.missing.iter().min_by_key(|(_, missing)| missing.last);
             let oldest = oldest.map(|(member, _)| *member);
             if let Some(oldest) = oldest.filter(|_| self.missing.len() >= MISSING_MAX) {

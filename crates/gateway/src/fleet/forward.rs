@@ -1,5 +1,6 @@
-//! A line that arrived at one member and belongs to a session of another: its frames pass between both as
-//! they are. The counting and acknowledging of the session makes good what is lost with either.
+//! Forwards a line that arrived at one member to the member that has its session. Frames pass unchanged;
+//! those that are lost with either connection are sent again, since the session counts and acknowledges
+//! frames.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -24,10 +25,10 @@ const PING: Duration = Duration::from_secs(10);
 /// A client that was not heard for this long is gone. It pings or acknowledges every 10 seconds.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long a last word may take.
+/// How long sending a close may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// How long a line that cannot be written may take to say why.
+/// How long to wait, when the client's line cannot be written, for the close in which it may say why.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Fleet {
@@ -89,13 +90,13 @@ async fn carry(stray: Stray, line: MemberLine, caller: &Caller, mut dead: watch:
         received: fresh.received,
     };
     for first in [head.to_json(), resume.to_json()] {
-        // If it fails, the source says why.
+        // If this fails, the member's side of the line gives the reason when it is read.
         let _ = sink.send(Frame::Text(first.into())).await;
     }
     let (from_client, to_client) = (fresh.source, fresh.sink);
     let up = async {
         up(from_client, sink, &budget).await;
-        // What the member still says comes down.
+        // `down` still reads what the member says, and ends both directions.
         pending::<()>().await;
     };
     tokio::select! {
@@ -105,8 +106,8 @@ async fn carry(stray: Stray, line: MemberLine, caller: &Caller, mut dead: watch:
     }
 }
 
-/// What the client sends. When it is gone, the member is told; what the member says then is the end of
-/// both directions.
+/// Forwards what the client sends to the member. When the client's line ends, the member is told; then the
+/// member's close ends both directions.
 async fn up(mut client: Box<dyn LineSource>, mut member: MemberSink, budget: &Budget) {
     let closed = loop {
         let Ok(incoming) = timeout(SILENCE, client.next()).await else {
@@ -126,14 +127,14 @@ async fn up(mut client: Box<dyn LineSource>, mut member: MemberSink, budget: &Bu
         };
         let _held = budget.charge_allocated(frame.bytes().len());
         if member.send(frame).await.is_err() {
-            // Its source says why.
+            // The member's side of the line gives the reason when it is read.
             return;
         }
     };
     let _ = timeout(LAST_WORD, member.close(closed.code, &closed.reason)).await;
 }
 
-/// What the member sends.
+/// Forwards what the member sends to the client, and pings the client.
 async fn down(mut member: MemberSource, mut client: Box<dyn LineSink>, budget: &Budget) {
     let mut ping_at = Instant::now() + PING;
     let closed = loop {
@@ -159,7 +160,7 @@ async fn down(mut member: MemberSource, mut client: Box<dyn LineSink>, budget: &
             Incoming::Closed(closed) | Incoming::Broken(closed) => break closed,
         }
     };
-    // 1006 is no code that can be sent: it says that there was none.
+    // 1006 must not be sent: it says that a connection ended without a close frame.
     let (code, reason) = match closed.code {
         1006 => (
             1001,

@@ -30,7 +30,7 @@ use super::line::{MemberLine, MemberSink, MemberSource, PIECE_MAX};
 use super::member::Member;
 use super::{Fleet, Unreached};
 
-/// How long the last word of an answer may take.
+/// How long sending a close may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Marks a request that another member forwarded: it is not forwarded again.
@@ -107,7 +107,7 @@ impl Fleet {
         };
         tokio::select! {
             () = answering => {}
-            // Its client is gone, and with it the answer.
+            // The client is gone, so its answer is not needed.
             () = feed(source, bodies) => {}
         }
     }
@@ -117,7 +117,7 @@ async fn refuse(mut sink: MemberSink, why: &str) {
     let _ = timeout(LAST_WORD, sink.close(1002, why)).await;
 }
 
-/// Sends a request. If that fails, the source says so.
+/// Sends a request. If that fails, reading the answer reports it.
 async fn send(sink: &mut MemberSink, head: &Parts, body: Body) {
     let address = |info: &ConnectInfo<SocketAddr>| info.0;
     let head = Head::Request(RequestHead {

@@ -10,7 +10,7 @@ use super::seal::{Opener, SEAL, Sealer, Secret};
 /// The largest piece: with a small one, what one line holds at a time is small as well.
 pub(super) const PIECE_MAX: usize = 64 << 10;
 
-/// What a piece has beside its bytes.
+/// How many bytes a piece has beside its content: the seal and its kind.
 const AROUND: usize = SEAL + 1;
 
 /// The longest reason of a close.
@@ -21,7 +21,7 @@ const TEXT: u8 = b't';
 const BINARY: u8 = b'b';
 /// A piece of a frame of which more follows.
 const MORE: u8 = b'+';
-/// The last word: a code and a reason.
+/// The close of the line: a code and a reason.
 const CLOSE: u8 = b'c';
 
 /// One end of a line between two members.
@@ -95,7 +95,7 @@ impl Source for MemberSource {
                 Incoming::Frame(Frame::Binary(sealed)) => sealed,
                 Incoming::Frame(_) | Incoming::Posted(..) => return broken(1002, MALFORMED),
                 Incoming::Alive => return Incoming::Alive,
-                // What NATS says of the end is not sealed, so nothing is learned from its code.
+                // NATS's own close is not sealed, so its code is not believed.
                 Incoming::Closed(closed) | Incoming::Broken(closed) => {
                     return Incoming::Closed(Closed {
                         code: 1006,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use breakbulk_message::tunnel::SessionId;
 
-/// How many bytes of a session's name are those of the process.
+/// How many bytes at the beginning of a session's name are the member's name.
 pub(crate) const MEMBER_BYTES: usize = 8;
 
 /// How many digits a member has in the names of sessions over HTTP.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Prk, Salt};
 
-/// What a sealed frame has beside its content.
+/// How many bytes a seal adds to a frame.
 pub(super) const SEAL: usize = 16;
 
-/// What the keys are for; another version of the line makes others.
+/// The purpose of the keys, from which they are derived; another version of the line gets other keys.
 const PURPOSE: &[u8] = b"breakbulk fleet line 1";
 
 /// What all members of a fleet know, and nobody else. It is never printed.
@@ -30,8 +30,8 @@ impl Secret {
         (text.len() >= Self::LEAST).then(|| Self(text.as_bytes().into()))
     }
 
-    /// The keys of a line for one of its sides. `subjects` are those that the side which opened the line
-    /// and the other one hear.
+    /// The keys of a line for one of its sides. `subjects`: first the one on which the side that opened the
+    /// line listens, then the other side's.
     pub(super) fn keys(&self, subjects: (&str, &str), opened: bool) -> Option<(Sealer, Opener)> {
         let secret = Salt::new(HKDF_SHA256, PURPOSE).extract(&self.0);
         let forth = key(&secret, b"forth", subjects)?;

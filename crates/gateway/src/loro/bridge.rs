@@ -1,4 +1,4 @@
-//! What is done to messages between two transports of loro-extended.
+//! Passes messages between two transports of loro-extended, converted where their forms differ.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl LoroEnd {
         matches!(self.way, Way::Sse | Way::Poll)
     }
 
-    /// Whether there are words beside the messages.
+    /// Whether the transport has control words (`ready`, `ping`, `pong`).
     fn has_words(&self) -> bool {
         !self.has_json()
     }
@@ -84,7 +84,7 @@ impl Bridge {
             Side::Listen => &self.client,
             Side::To => &self.server,
         };
-        // Both sync again over their next connection.
+        // Client and server sync again over their next connection.
         end.connection.close(1013, reason);
     }
 }

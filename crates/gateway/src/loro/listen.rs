@@ -132,7 +132,7 @@ fn options(plan: &Plan, at: &ListenAddress) -> ServeOptions {
     if let ListenAddress::Tcp(at) = at
         && !at.ip().is_unspecified()
     {
-        // Data channels are where the listener is.
+        // Data channels are bound to the address of the listener.
         options.webrtc.bind = vec![SocketAddr::new(at.ip(), 0).to_string()];
     }
     match (&end.tokens, &end.token) {

@@ -1,4 +1,4 @@
-//! Clients over HTTP that must send a token.
+//! Checks the tokens of clients over HTTP.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::token::TokenFile;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TokenCheck {
-    /// This one.
+    /// This token, for all clients.
     One(Bearer),
-    /// One of a file, whose name is the client's.
+    /// The tokens of a file, whose names are the names of the clients.
     File(Arc<TokenFile>),
 }
 

@@ -1,4 +1,4 @@
-//! The listener: one URL for clients of both eras.
+//! The listener for MCP over HTTP: one URL for clients of both eras.
 //!
 //! In the session era each `initialize` begins a session of the gateway, with a connection to the target
 //! of its own. A request of the stateless era takes a session that no other request uses, from a pool
@@ -65,10 +65,10 @@ const SOCKETS: usize = 4;
 /// A gateway of few sessions has at least so many.
 const LEAST_SOCKETS: usize = 256;
 
-/// How many new sessions may wait for their targets to be connected.
+/// How many new sessions may wait to be accepted by the gateway.
 const ARRIVALS: usize = 16;
 
-/// How long a new session waits for that.
+/// How long a new session waits to be accepted by the gateway.
 const ARRIVAL_WAIT: Duration = Duration::from_secs(10);
 
 /// How long the last answers may take to be sent when the gateway stops.
@@ -194,7 +194,7 @@ struct DoorState {
     /// Answers probes.
     echo: HttpEcho,
     bodies: Bodies,
-    /// What is always there for bodies.
+    /// Memory that is always reserved for bodies.
     _reserved: Held,
     /// The memory that all sessions share.
     common: Budget,
@@ -208,7 +208,7 @@ struct DoorState {
     /// The fleet that this gateway is a member of.
     #[cfg(feature = "nats")]
     fleet: Option<Arc<Fleet>>,
-    /// What the names of sessions begin with.
+    /// The prefix of the names of sessions: the name of this member, if it is one of a fleet.
     #[cfg(feature = "nats")]
     prefix: String,
 }
@@ -227,8 +227,8 @@ impl DoorState {
             places: (plan.max_sessions, guests.per_address.connections),
             refusals: plan.watched.turned_away(),
         };
-        // Bodies that are still being received may take a part of what all sessions share, and some of it is
-        // always there for them: what messages take cannot keep others from posting.
+        // Bodies that are still being received may take a part of what all sessions share, and some of that
+        // is reserved for them: so messages that fill the memory cannot keep clients from posting.
         let common = &end.budget;
         let posted = (common.limit() / 2).max(end.max_message);
         let reserved = (common.limit() / 8).max(end.max_message).min(posted / 2);
@@ -257,7 +257,7 @@ impl DoorState {
         lock(&self.sessions)
     }
 
-    /// The session that a request names, if it is one of the same holder.
+    /// The session that a request names, if it was begun with the same holder's token.
     fn find(&self, headers: &HeaderMap, visitor: &Visitor) -> Option<Arc<ClientSession>> {
         let id = headers.only(SESSION).ok()??;
         let session = self.sessions().get(&id).cloned()?;
@@ -300,14 +300,14 @@ impl DoorState {
                 ));
             }
         }
-        // Only now: whoever gives up before leaves nothing behind.
+        // The session is listed only now, so that a client that gives up before leaves nothing behind.
         if !is_stateless && !session.is_over() {
             self.sessions().insert(id, session.clone());
         }
         Ok(session)
     }
 
-    /// A session for one request of the stateless era. One that served another holder is not used.
+    /// A session for one request of the stateless era: an unused one of the same holder, or a new one.
     async fn backend(self: &Arc<Self>, visitor: &Visitor) -> Result<Arc<ClientSession>, String> {
         let unused = {
             let mut pool = lock(&self.pool);
@@ -324,7 +324,7 @@ impl DoorState {
         }
     }
 
-    /// A session of the stateless era is free for the next request.
+    /// Puts a session of the stateless era back into the pool, for the next request.
     fn give_back(&self, session: &Arc<ClientSession>) {
         if session.is_over() || self.stopping.load(Ordering::Relaxed) {
             return;
@@ -333,14 +333,14 @@ impl DoorState {
         lock(&self.pool).push(session.clone());
     }
 
-    /// A session has ended.
+    /// Removes a session that has ended.
     fn forget(&self, session: &Arc<ClientSession>) {
         self.sessions().remove(&session.id);
         lock(&self.pool).retain(|it| !Arc::ptr_eq(it, session));
     }
 }
 
-/// A client in the log. Behind a proxy its port is not known.
+/// The name of a client in the log. Behind a proxy its port is not known.
 fn name(visitor: &Visitor) -> String {
     let address = match visitor.address {
         Some(address) if address.port() == 0 => address.ip().to_string(),

@@ -1,5 +1,5 @@
-//! An end over HTTP as the plan has it: the headers of a target, when idle sessions end, and what is
-//! learned of tools.
+//! The settings of an end over HTTP, checked: the headers of a target, when idle sessions end, and what was
+//! learned about tools.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

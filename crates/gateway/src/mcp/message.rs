@@ -29,8 +29,8 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The most messages of a batch that are looked at.
 const BATCH: usize = 1024;
 
-/// The longest id, method, progress token and version, in bytes of JSON. They are kept beside the message, which
-/// is what is charged.
+/// The longest id, method, progress token and version, in bytes of JSON. Copies of them are kept beside the
+/// message, and only the message is charged.
 const WORD: usize = 4 << 10;
 
 /// So much is kept of the name of a tool, or the address of a resource. No header is as long, so that it differs

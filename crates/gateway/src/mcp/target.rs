@@ -40,7 +40,8 @@ const REQUESTS: usize = 256;
 /// The order of messages is kept for as long as the server accepts a notification within this time.
 const ACCEPTED: Duration = Duration::from_secs(10);
 
-/// The same for requests until they are written, and what a server reads in a second at least.
+/// How long the next message waits until a request is written, plus the time at the lowest rate at which a
+/// server must read.
 const WRITTEN: Duration = Duration::from_secs(10);
 const BYTES_A_SECOND: u64 = 64 << 10;
 
@@ -201,7 +202,7 @@ impl Sink for McpSink {
         let keys = post.keys();
         let is_stateless = post.is_stateless();
         let state = self.state.clone();
-        // Its end must not be noted before its begin is.
+        // The POST is listed as open before it may end, since its end removes it from the list.
         let (begin, begun) = tokio::sync::oneshot::channel();
         let abort = self.posts.spawn(async move {
             let _ = begun.await;
@@ -221,7 +222,8 @@ impl Sink for McpSink {
         // An error says that the POST has ended.
         let wait = reached.wait_for(|stage| *stage >= awaited);
         match awaited {
-            // One that is not read must not keep others waiting, and what cancels it.
+            // A request that the server does not read must not hold up others for ever, nor the message that
+            // cancels it.
             Stage::Written => drop(timeout(within, wait).await),
             _ => drop(timeout(ACCEPTED, wait).await),
         }
@@ -344,7 +346,7 @@ impl TargetState {
         self.freed.notify_waiters();
     }
 
-    /// The server has ended the session: so does this connection.
+    /// Ends this connection, since the server has ended the session.
     async fn session_gone(&self) {
         let closed = Closed {
             code: 1011,
@@ -408,7 +410,7 @@ impl<'s> Memory<'s> {
             if Instant::now() >= until {
                 return false;
             }
-            // What is given back elsewhere in the session is not told here.
+            // Other parts of the session give back memory without a notification, so look again after `LOOK`.
             let _ = timeout(LOOK, self.state.freed.notified()).await;
         }
     }
@@ -440,7 +442,7 @@ mod tests {
         let begun = Instant::now();
         assert!(!memory.grow_to(401).await);
         assert!(begun.elapsed() >= MEMORY && begun.elapsed() < MEMORY + 2 * LOOK);
-        // What others give back is noticed, though nobody tells.
+        // Memory that others give back is found although nobody notifies.
         let begun = Instant::now();
         let (granted, ()) = tokio::join!(memory.grow_to(1000), async {
             tokio::time::sleep(MEMORY / 2).await;

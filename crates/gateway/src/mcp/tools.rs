@@ -30,7 +30,8 @@ const VALUE: usize = 64 << 10;
 const LIST: usize = 8 << 20;
 const TOOL: usize = 256 << 10;
 
-/// About how much memory all that is remembered may take: each header has the names on its way.
+/// About how much memory all that is remembered may take: each argument is counted with the names on the path
+/// to it.
 const REMEMBERED: usize = 4 << 20;
 
 /// The tools that want arguments in headers.

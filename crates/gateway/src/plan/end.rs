@@ -97,7 +97,7 @@ pub(crate) struct End {
     pub(crate) misspelt: Option<Misspelt>,
     /// The program that takes its messages, whose limits are known.
     pub(crate) client: Option<Preset>,
-    /// What is watched of it in one session.
+    /// Counts what happens at this end in one session.
     pub(crate) watched: SideWatch,
 }
 
@@ -119,7 +119,8 @@ impl End {
             true => Some(RelayEnd::new(&endpoint, listener, config)?),
             false => None,
         };
-        // The configuration of both ends is about the capped path, which is where messages are cut.
+        // A preset of the configuration, which is for both ends, is about the capped path: it applies to the
+        // end where messages are cut.
         let cuts = endpoint.wire != WireKind::Whole;
         let is_web = endpoint.at.is_web();
         // The presets are about WebSocket and HTTP paths, not about Nostr relays and NATS.
@@ -171,7 +172,7 @@ impl End {
         };
         #[cfg(feature = "tls")]
         let identity = match (options.cert, options.key) {
-            // A relay's key is another one.
+            // At relays `key` is the file of a Nostr key, and not that of a certificate's key.
             _ if endpoint.wire == WireKind::Cep22 => None,
             (Some(chain), Some(key)) => Some(Identity { chain, key }),
             (None, None) => None,

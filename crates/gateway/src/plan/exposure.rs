@@ -30,7 +30,7 @@ fn open_to_others(host: String, port: u16) -> Result<Option<IpAddr>, EndError> {
 }
 
 impl End {
-    /// Whether it may listen: other machines need a token.
+    /// Checks that the end may listen: where other machines can reach it, it needs a token.
     pub(crate) fn may_listen(&self, config: &Config) -> Result<(), EndError> {
         match &self.at {
             At::Ws(address) if address.socket.is_some() => Ok(()),
@@ -70,7 +70,7 @@ impl End {
         }
     }
 
-    /// The same where clients know tokens, at this host and port.
+    /// [`may_listen`](Self::may_listen) for a listener whose clients can send tokens, at this host and port.
     fn may_listen_with_token(
         &self,
         is_secure: bool,
@@ -116,7 +116,7 @@ impl End {
             _ => return false,
         };
         let has_token = self.token.is_some() || self.tokens.is_some();
-        // A port alone is one of this machine.
+        // A port alone stands for 127.0.0.1 and that port.
         let is_port = authority.trim_start_matches(':').parse::<u16>().is_ok();
         has_token && !secure && !is_port && !is_local(authority)
     }

@@ -21,7 +21,7 @@ pub(crate) struct Memory(Arc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
-    /// All of it.
+    /// All of the memory, in bytes.
     bytes: AtomicUsize,
     shared: Budget,
     /// What each session has for itself.
@@ -29,7 +29,7 @@ struct Parts {
 }
 
 impl Memory {
-    /// So many bytes for at most so many sessions.
+    /// Divides `bytes` among at most `sessions` sessions.
     pub(crate) fn new(bytes: usize, sessions: usize) -> Self {
         let memory = Self(Arc::new(Parts {
             bytes: AtomicUsize::new(0),
@@ -40,7 +40,8 @@ impl Memory {
         memory
     }
 
-    /// Changes both numbers. A session that has begun keeps what was reserved for it.
+    /// Changes the size of the memory and the number of sessions. A session that has begun keeps what was
+    /// reserved for it.
     pub(crate) fn resize(&self, bytes: usize, sessions: usize) {
         let sessions = sessions.max(1);
         let reserved = bytes / 4 / sessions;
@@ -57,7 +58,7 @@ impl Memory {
         &self.0.shared
     }
 
-    /// All of it.
+    /// All of the memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
     }

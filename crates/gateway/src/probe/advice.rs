@@ -35,7 +35,7 @@ impl Advice {
         let preset = path.filter(|row| row.cap().max <= allowed);
         Self {
             rows: rows.iter().map(|row| row.name).collect(),
-            // If only frames are capped, one of ours travels in several.
+            // If only frames are capped, a message of the gateway may travel in several.
             max_frame: message,
             fragment: frame,
             preset: preset.map(|row| row.name),
@@ -67,7 +67,7 @@ fn fits(row: &Preset, limits: &Limits) -> bool {
     match (row.message, row.fragment) {
         (None, None) => false,
         (Some(known), None) => near(known, message) && frame.is_none(),
-        // Only the limit of frames is known: all that is seen of it may be that a message is refused.
+        // The row has a limit of frames alone: all that a probe sees of it may be that a message is refused.
         (None, Some(known)) => near(known, frame) || near(known, message) && frame.is_none(),
         (Some(known), Some(known_frame)) if known == known_frame => {
             near(known, message) && frame.is_none()

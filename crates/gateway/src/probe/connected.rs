@@ -15,7 +15,7 @@ use super::outcome::{Outcome, Refusal};
 use super::words::{self, Word};
 use super::{Answer, Ask, ProbeError};
 
-/// How long the first word of the other end may take.
+/// How long the other end may take until it says hello.
 const HELLO: Duration = Duration::from_secs(10);
 
 /// How often connecting is tried: the path may need a moment after a refusal, and the other end may not
@@ -93,7 +93,7 @@ impl<C: Connect> Connected<C> {
                 self.connections += 1;
                 match greeted(&self.connect).await {
                     Ok(line) => break Some(line),
-                    // The first connection must do.
+                    // The first connection is not tried again, unless the other end is busy.
                     Err(error) if attempt == ATTEMPTS || error.is_final() => return Err(error),
                     Err(error) if self.connections == 1 && !error.is_busy() => return Err(error),
                     Err(_) => {}
@@ -191,7 +191,7 @@ impl<C: Connect> Line<C> {
         let mut arrived = None;
         loop {
             tokio::select! {
-                // What came in counts before what could not be sent.
+                // What the other end says counts more than a write that fails.
                 biased;
                 incoming = source.next() => match incoming {
                     Incoming::Frame(frame) => {
@@ -213,7 +213,7 @@ impl<C: Connect> Line<C> {
                 sent = next(sending.as_mut()) => {
                     sending.set(None);
                     if sent.is_err() {
-                        // The reason may still come.
+                        // The close of the connection, with its reason, may still arrive.
                         deadline = deadline.min(Instant::now() + REASON);
                     }
                 }
@@ -242,7 +242,7 @@ async fn send(sink: &mut impl Sends, question: &Question, mark: u64) -> Result<(
             sink.set_fragment(fragment);
             sink.send(words::measured(content, size)).await?;
             sink.set_fragment(None);
-            // If this is answered and the message was not, the message was dropped.
+            // If this mark is answered and the message was not, the path dropped the message.
             sink.send(words::write(&Word::Mark(mark))).await
         }
         Direction::Down => {
@@ -270,7 +270,8 @@ enum Heard {
     End(Outcome, Duration),
 }
 
-/// `arrived` is what became of a message that was asked for; the word behind it ends the question.
+/// Judges a message of the other end. `arrived` is what became of a message that was asked for;
+/// [`Word::Sent`], which follows it, ends the question.
 fn heard(
     word: Option<Word>,
     question: &Question,
@@ -294,7 +295,7 @@ fn heard(
         (Direction::Up, Some(Word::Marked(number))) if number == mark => {
             Heard::End(dropped, Duration::ZERO)
         }
-        // Of an earlier question, whose message arrived before its mark was answered.
+        // The answer to the mark of an earlier question, whose message was answered first.
         (_, Some(Word::Marked(_))) => Heard::Nothing,
         (Direction::Down, Some(Word::Bytes(measured))) => {
             *arrived = Some(judged(measured.arrived, measured.whole));

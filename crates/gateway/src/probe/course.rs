@@ -74,14 +74,14 @@ pub(super) struct Scope {
     pub(super) binary: bool,
 }
 
-/// A probe on its way.
+/// The state of a probe: the questions so far, and what was found.
 #[derive(Debug)]
 pub(super) struct Course {
     scope: Scope,
     hints: Vec<usize>,
     direction: Direction,
     content: Content,
-    /// The frame that was found, while the message is looked for.
+    /// The cap of a single frame, while the search for the largest message in several frames goes on.
     frame: Option<Finding>,
     search: Search,
     text: Option<Limits>,
@@ -142,7 +142,7 @@ impl Course {
             // It may be the cap of a frame or of a message: do larger messages pass in several frames?
             (None, Finding::Cap { bytes, refusal }) if self.scope.frames => {
                 let search = Search::new(LEAST, self.scope.most, &self.hints).above(bytes);
-                // What was found before on this path is likely to hold here as well.
+                // The limit that was found for text, or in the other direction, is likely to hold here too.
                 let before = match self.content {
                     Content::Binary => self.text.as_ref(),
                     Content::Text => self.up.as_ref().map(|up| &up.text),
@@ -164,7 +164,8 @@ impl Course {
                         message,
                         frame: Some(frame),
                     },
-                    // How one frame is refused says more than how the second of two is.
+                    // Larger messages do not pass in several frames either. How one frame is refused says
+                    // more than how the second of two is.
                     false => Limits {
                         message: frame,
                         frame: None,
@@ -200,7 +201,7 @@ impl Course {
 }
 
 impl Search {
-    /// The same for a cap that was found elsewhere on the path.
+    /// Tries first the cap that was found elsewhere on the path.
     fn guessing_message(self, finding: &Finding) -> Self {
         match finding.passes() {
             Some(size) => self.guessing(size),

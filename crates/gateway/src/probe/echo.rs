@@ -1,8 +1,8 @@
 //! The end that answers a probe over a WebSocket, or in a session at NATS: it says what arrived, and sends what it is asked for.
 //!
-//! A stranger could use it to make this end send much for little, or hold much. So the largest message,
-//! the probes at a time and the bytes per second of all of them together are bounded, and what is held is
-//! charged to the memory of all sessions.
+//! A stranger could use this end to make it send much in return for little, or hold much. So the largest
+//! message, the number of probes at a time and the bytes per second of all of them together are bounded, and
+//! the memory that they hold is charged to that of all sessions.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Echo {
         self.serve_halves(source, sink).await;
     }
 
-    /// The same in a session at NATS.
+    /// Answers one probe in a session at NATS until it ends.
     #[cfg(feature = "nats")]
     pub(crate) async fn serve_session(&self, session: breakbulk_net::nats::NatsTransport) {
         let (source, sink) = session.split();
@@ -128,7 +128,7 @@ impl Echo {
         };
         send(sink, None, words::write(&hello)).await?;
         loop {
-            // The other end was told to say nothing meanwhile.
+            // The probe was told to send nothing during this time.
             sleep(wait).await;
             let frame = match timeout(IDLE, source.next()).await {
                 Ok(Incoming::Frame(frame)) => frame,
@@ -254,7 +254,7 @@ mod tests {
         };
         let start = Instant::now();
         let mut bucket = Bucket::new(limits, start);
-        // After so many seconds so many bytes are taken, and then there is so much to wait.
+        // Bytes that are taken after a number of seconds, and how many seconds to wait then.
         for (at, bytes, wait) in [
             (0, 1000, 0),
             (0, 100, 1),

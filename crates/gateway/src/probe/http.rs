@@ -1,7 +1,8 @@
 //! Asks the questions of a probe by HTTP POSTs: how large the body of a request and of a response may be.
 //!
-//! HTTP/1.1 is spoken by hand, a connection for each request: what a path does to a body that is too large
-//! (a status in the middle of it, a reset, the end) must be told apart exactly.
+//! Each request has a connection of its own and is written without an HTTP library, in HTTP/1.1: what a path
+//! does to a body that is too large (a status in the middle of it, a reset, the end) must be told apart
+//! exactly.
 
 use std::io;
 use std::time::Duration;
@@ -96,7 +97,7 @@ impl Posts {
         Ok((came, start.elapsed()))
     }
 
-    /// A small word and its answer.
+    /// Sends a small message; returns the answer to it, and how long that took.
     async fn word(&mut self, word: &Word) -> Result<(Word, Duration), ProbeError> {
         let mut wait = FIRST_WAIT;
         let mut attempt = 1;
@@ -249,7 +250,7 @@ async fn response(reads: &mut ReadHalf<ByteStream>, most: usize) -> Came {
             let head = read_response(&bytes[..end]);
             bytes.drain(..end);
             match head {
-                // An interim answer is not the answer.
+                // Skip an interim response (1xx): the final one follows.
                 Some((100..200, _)) => continue,
                 Some(head) => break head,
                 None => return broken("not an answer of HTTP"),

@@ -1,6 +1,6 @@
-//! The listener of a gateway that answers a probe by HTTP POSTs, beside its sessions. What a body and an
-//! answer take, and how many probes there may be, is bounded as in `http_echo.rs`; who may ask is decided
-//! before.
+//! Answers probes by HTTP POSTs at the listener of a gateway, beside its sessions. The memory of a body and
+//! an answer, and the number of probes, are bounded as in `http_echo.rs`; the listener decides before who may
+//! ask.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -29,7 +29,7 @@ use crate::plan::Plan;
 pub(crate) struct HttpEcho(Option<Arc<Echo>>);
 
 impl HttpEcho {
-    /// What a plan allows.
+    /// Answers probes if the plan allows that.
     pub(crate) fn new(plan: &Plan) -> Self {
         let budget = plan.listen.budget.share(0);
         Self(plan.probes.then(|| Echo::new(EchoLimits::GATEWAY, budget)))
@@ -112,7 +112,7 @@ fn measured(size: usize) -> Body {
     Body::new(Measured { parts, left: size })
 }
 
-/// A body of known length: its head says it, as the answers do whose fate is asked for.
+/// A body of known length, so that the head of the answer declares it.
 struct Measured<I> {
     parts: I,
     left: usize,

@@ -1,6 +1,6 @@
-//! The end that answers a probe by HTTP POSTs, and nothing else (`http_door.rs`: a gateway). A body is counted and not kept, and an answer is made as it
-//! is sent, so that a probe takes no memory to speak of; places and bytes per second are bounded as for
-//! WebSockets.
+//! Answers probes by HTTP POSTs, in a process that does nothing else (in a gateway `http_door.rs` does). A
+//! body is counted and not kept, and an answer is made as it is sent, so that a probe takes hardly any
+//! memory; the number of probes and the bytes per second are bounded as for WebSockets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) const STEP: Duration = Duration::from_secs(10);
 /// The longest head of a request.
 const HEAD_MAX: usize = 16 << 10;
 
-/// So much is read or written at a time.
+/// How many bytes are read or written at a time.
 pub(super) const PART: usize = 64 << 10;
 
 /// Who may ask, and where.
@@ -45,7 +45,7 @@ impl Doorman {
     }
 }
 
-/// What is said about a request, and how large the body of the answer is.
+/// The answer to a request: a small message, a measured body of this size, or a status.
 pub(super) enum Reply {
     Word(Word),
     Bytes(usize),
@@ -122,7 +122,7 @@ async fn request(echo: &Echo, doorman: &Doorman, stream: &mut TcpStream) -> Opti
     Some(reply(echo, &body).await)
 }
 
-/// The reply to a body that has come, once it may be sent.
+/// The reply to a body that has arrived. Returns only when the rate allows sending it.
 pub(super) async fn reply(echo: &Echo, body: &Counted) -> Reply {
     let wait = echo.take(body.length);
     let most = echo.frame_limit();

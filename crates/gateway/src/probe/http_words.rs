@@ -4,7 +4,7 @@
 /// The header by which a gateway knows that a POST is a question of a probe, and no message.
 pub(super) const PROBE_HEADER: &str = "breakbulk-probe";
 
-/// What a body looks like.
+/// How the body is delimited, and what is left of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Shape {
     /// So many bytes are left.
@@ -85,7 +85,7 @@ impl Decoder {
 }
 
 impl Chunk {
-    /// What follows a byte that is no data; `None` if nothing changes.
+    /// The state after a byte that is no data; `None` if it does not change.
     fn next(&mut self, byte: u8) -> Result<Option<Shape>, Malformed> {
         Ok(match (&mut *self, byte) {
             (Self::Size(line), b'\n') => {

@@ -29,8 +29,8 @@ pub enum Refusal {
         /// The status; 413 says that the body is too large.
         code: u16,
     },
-    /// Nothing came back within the time that the path usually takes, and some more; or what was sent
-    /// behind the message came, and the message did not.
+    /// Nothing came back within the time that the path usually takes, and some more; or the mark that was
+    /// sent after the message was answered, and the message was not.
     Silence,
     /// A shorter message arrived.
     Truncated {

@@ -7,7 +7,7 @@ use super::course::{Direction, Question};
 /// The rate that is assumed of a path of which nothing is known, in bytes per second.
 const UNKNOWN_RATE: f64 = 32e3;
 
-/// No message is waited for longer.
+/// The longest time to wait for any answer.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// How fast a path is.
@@ -120,7 +120,7 @@ mod tests {
         let expected = Duration::from_millis(1000 + 800 + 4000);
         assert_eq!(pace.patience(&question(100_000, false)), expected);
         assert_eq!(pace.patience(&question(100_000, true)), expected * 3);
-        // A smaller message later says less.
+        // A smaller message that passes later does not change the rate.
         pace.passed(&question(1000, false), second);
         assert_eq!(pace.patience(&question(100_000, false)), expected);
         assert_eq!(pace.patience(&question(usize::MAX, true)), LONGEST);
@@ -128,7 +128,7 @@ mod tests {
         let rate = pace.bytes_per_second(Direction::Up).unwrap();
         assert!((rate - 111_111.1).abs() < 1.0, "{rate}");
         assert_eq!(pace.bytes_per_second(Direction::Down), None);
-        // No longer than a small message: at least so much.
+        // A message that takes no longer than a small one: the rate is at least its bytes in that time.
         let mut fast = Pace::new(second);
         fast.returned(Duration::from_millis(100));
         fast.passed(&question(1000, false), Duration::from_millis(100));

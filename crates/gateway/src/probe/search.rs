@@ -16,13 +16,13 @@ const SURPRISES: u32 = 3;
 /// What the search wants, or found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// To know whether a message of this size passes.
+    /// Find out whether a message of this size passes.
     Try {
         size: usize,
         /// Whether it was refused before, and this is to make sure.
         again: bool,
     },
-    /// Nothing more.
+    /// The search is over.
     Done(Finding),
 }
 
@@ -111,14 +111,14 @@ impl Search {
         }
     }
 
-    /// The same for a size that probably is the cap.
+    /// Tries this size first, since it probably is the cap.
     pub(super) fn guessing(mut self, size: usize) -> Self {
         self.guess = Some(size);
         self.hint(size);
         self
     }
 
-    /// The same where this size is known to pass.
+    /// Searches above this size, which is known to pass.
     pub(super) fn above(mut self, size: usize) -> Self {
         self.passed = Some(size);
         self.guessing(size)

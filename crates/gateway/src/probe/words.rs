@@ -20,10 +20,10 @@ const TEXT: &str = r#"{"probe":"bytes","bytes":"#;
 /// How a measured binary message begins; its size follows as a u64.
 const BINARY: &[u8; 16] = b"breakbulk-probe\0";
 
-/// No other message is longer.
+/// The longest message, except for those that are measured.
 pub(super) const SMALL: usize = 1024;
 
-/// No pause that the other end asks for is longer, in milliseconds.
+/// The longest pause that the other end may ask for, in milliseconds.
 const LONGEST_PAUSE: u64 = 60_000;
 
 /// The pause that the other end asks for.
@@ -37,25 +37,25 @@ pub(super) enum Word {
     /// The first word of the end that answers: the largest message that it takes part in, and how long
     /// it reads nothing from now on, in milliseconds.
     Hello { most: usize, wait: u64 },
-    /// A message whose fate is asked for.
+    /// A measured message: what becomes of it is the question.
     Bytes(Measured),
-    /// What arrived of one.
+    /// How much of a measured message arrived.
     Got {
         arrived: usize,
         whole: bool,
         wait: u64,
     },
-    /// Asks for a message.
+    /// Asks for a measured message of this size.
     Send {
         size: usize,
         content: Content,
         fragment: Option<usize>,
     },
-    /// Follows that message.
+    /// Follows the message that was asked for.
     Sent { wait: u64 },
-    /// Asks for a sign of life, by a number of the probe's choice.
+    /// Asks for a [`Marked`](Self::Marked) with this number, which the probe chose.
     Mark(u64),
-    /// The sign of life.
+    /// The answer to a [`Mark`](Self::Mark).
     Marked(u64),
 }
 

@@ -17,7 +17,7 @@ impl WebSockets {
     pub(super) fn new(url: String, options: ConnectOptions, most: usize) -> Self {
         let options = ConnectOptions {
             subprotocols: vec![PROBE.to_owned()],
-            // What is larger than asked for is an answer that no probe gives.
+            // An answer that is larger than what was asked for is none that a probe may get.
             frame_limit: most.saturating_add(1),
             fragment: None,
             ..options

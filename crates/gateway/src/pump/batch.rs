@@ -58,7 +58,7 @@ impl<'a> Ids<'a> {
         }
     }
 
-    /// A batch of errors; those that are too many share one without an id.
+    /// A batch of errors, one for each id; ids that were not kept share one error without an id.
     fn errors(self, size: usize, error: &SendError, too_large_code: i32) -> String {
         let limit = match *error {
             SendError::FrameTooLarge { limit, .. } | SendError::MessageTooLarge { limit, .. } => {

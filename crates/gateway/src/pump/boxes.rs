@@ -101,8 +101,8 @@ impl HostBox {
         }
     }
 
-    /// Sets where clients find this gateway: a client without pieces is told to put a second one before
-    /// it, with that target.
+    /// Sets the address where clients find this gateway: a client that does not know pieces is told to put a
+    /// second gateway before it, with this address as its target.
     pub fn listening_at(self, address: Option<String>) -> Self {
         Self { address, ..self }
     }

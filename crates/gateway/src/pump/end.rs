@@ -32,7 +32,7 @@ pub(super) struct End {
     pub(super) end_word: Option<&'static str>,
     /// Messages that were too large to be received.
     pub(super) skipped: Option<Skipped>,
-    /// Whether how it ended is for the log alone.
+    /// Whether only the log may say how this side ended.
     pub(super) is_private: bool,
     pub(super) leave: Leave,
     pub(super) closed: bool,
@@ -41,7 +41,7 @@ pub(super) struct End {
     pub(super) incomplete: usize,
     pub(super) after: Option<Done>,
     undelivered: Option<Undelivered>,
-    /// What is watched of it.
+    /// Counts what passes at this side, for whoever looks.
     pub(super) watched: PumpedEnd,
     #[cfg(feature = "process")]
     ends: Option<breakbulk_net::process::Ends>,
@@ -60,14 +60,14 @@ pub(super) enum Leave {
     Stay,
     /// Its other end is told that no more messages are sent.
     EndOutput,
-    /// Its other end was told so.
+    /// Its other end was told that no more messages are sent.
     OutputEnded,
     /// It is closed.
     Close(u16, String),
 }
 
 impl End {
-    /// What is remembered of its open requests is charged to the budget.
+    /// `budget` is charged for what is remembered of this side's open requests.
     pub(super) fn new(port: Port, budget: Option<Budget>, watched: SideWatch) -> Self {
         Self {
             channel: port.channel,
@@ -95,7 +95,7 @@ impl End {
         }
     }
 
-    /// Sends, or keeps for when there is room.
+    /// Sends a message, or keeps it until there is room.
     pub(super) fn send(&mut self, message: Outgoing, noted: Noted) {
         let bytes = message.bytes.len();
         let message = match self.waiting.is_empty() {
@@ -119,8 +119,8 @@ impl End {
         }
     }
 
-    /// The first message that waited is sent or failed. Returns it with what is done about it, if this
-    /// side cannot carry it.
+    /// The first message that waited was sent or failed. If this side cannot carry it, returns it, with what
+    /// to do about it and the error.
     pub(super) fn sent(&mut self, outcome: Outcome) -> Option<(Outgoing, Replacement, String)> {
         self.sending = None;
         let (message, noted) = self.waiting.pop_front()?;
@@ -158,7 +158,7 @@ impl End {
         }
     }
 
-    /// A message left the channel's queue. Messages that somebody else put there are not known.
+    /// Removes a message from those in the channel's queue. `None` if somebody else put it there.
     pub(super) fn unqueue(&mut self, id: TransferId) -> Option<Queued> {
         // Mostly it is the first one.
         let place = self.queued.iter().position(|queued| queued.id == id)?;
@@ -197,7 +197,7 @@ impl End {
         leaving && self.waiting.is_empty() && !self.closed
     }
 
-    /// All that waited is sent: does what `leave` says.
+    /// All that waited is sent: carries out what the field `leave` says.
     pub(super) async fn leave(&mut self) {
         match std::mem::replace(&mut self.leave, Leave::OutputEnded) {
             Leave::EndOutput => match std::mem::take(&mut self.end_output) {

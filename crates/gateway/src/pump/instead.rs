@@ -149,7 +149,7 @@ impl<P: Passing> Pump<P> {
     }
 }
 
-/// The limit that a message is over which could not be sent, if that is why.
+/// The limit that the message exceeded, if that is why it could not be sent.
 pub(super) fn limit_of(error: &SendError) -> Option<usize> {
     match *error {
         SendError::MessageTooLarge { limit, .. }

@@ -54,7 +54,7 @@ async fn requests_that_nobody_is_left_to_answer_get_an_error_that_says_why() {
         ask(&setup, &["1", r#""\u0061""#, "3", "4"]).await;
         send(&setup.to, r#"{"jsonrpc":"2.0","id":"a","result":1}"#);
         message(&setup.listen).await;
-        // The client does not wait for this one any more.
+        // The client cancels this request.
         send(&setup.listen, mcp::cancellation("3", ""));
         message(&setup.to).await;
         setup.to.close(code, reason);
@@ -128,8 +128,8 @@ async fn a_stop_waits_for_open_requests_within_the_grace_time() {
     assert!(!ended.is_clean(), "{ended:?}");
 }
 
-/// What came of a large message before its sender ended counts, however politely it ended; and so does
-/// what came before a frame that breaks the rules.
+/// A message of which only a part arrived before its sender ended counts as incomplete, also when the sender
+/// closed normally, or broke a rule with the next frame.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_did_not_arrive_whole_is_told() {
     let segment = |index: usize| {
@@ -231,7 +231,7 @@ async fn a_request_that_comes_after_the_other_side_has_ended_is_answered_too() {
     assert!(!setup.pump.await.unwrap().is_clean());
 }
 
-/// A batch is not cut, and the tunnel outlives one that is too large.
+/// A batch is not cut, and the session goes on after one that is too large.
 // PROG-19
 #[tokio::test(start_paused = true)]
 async fn a_batch_over_the_cap_is_answered_and_the_rest_goes_on() {
@@ -281,7 +281,7 @@ async fn a_close_with_1009_tells_the_size_that_was_sent() {
     assert_eq!(refused.limit, Some(65_536));
 }
 
-/// Only the number changes, and only on the way to the server.
+/// Only the `processId` changes, and only on the way to the server.
 // PROG-21
 #[tokio::test(start_paused = true)]
 async fn a_language_server_is_told_no_process_of_another_machine() {

@@ -14,7 +14,7 @@ const REQUESTS: usize = 1024;
 /// The longest id that is remembered, in bytes of JSON.
 const ID: usize = 256;
 
-/// What an entry and the error that may be made of it take, beside the bytes of the id.
+/// What is charged for a request, and for the error that may answer it, beside the bytes of the id.
 const ENTRY: usize = 512;
 
 /// The code of the error for a request that nobody is left to answer.
@@ -27,7 +27,8 @@ pub(super) struct OpenRequests {
     memory: Option<SubBudget>,
     /// By the id in its shortest form: an answer may write it in another one.
     ids: BTreeMap<String, Open>,
-    /// Requests whose ids are not remembered: one too many, too long, used twice, or no memory is left.
+    /// Requests whose ids are not remembered: there are too many, the id is too long or in use, or no memory
+    /// is left.
     nameless: usize,
 }
 
@@ -40,7 +41,7 @@ struct Open {
     charge: Option<Charge>,
 }
 
-/// The open requests of a side that is told that nobody answers them.
+/// The open requests of a side that will not be answered any more.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
     /// How many there are.

@@ -36,10 +36,10 @@ pub struct Port {
     /// How much was read of a message that is not whole. Only streams can tell.
     #[cfg(feature = "process")]
     pub(super) ends: Option<breakbulk_net::process::Ends>,
-    /// What the end of the pump waits for once its transport is gone.
+    /// What the pump still waits for at its end, once the transport of this port is gone.
     pub(super) after: Option<Done>,
-    /// Whether how it ended is for the log alone: a program's exit status and its output are no business
-    /// of whoever is at the other side.
+    /// Whether only the log may say how it ended: a program's exit status and output are not for the program
+    /// at the other side.
     pub(super) is_private: bool,
     /// The control word by which the other end tells that no more messages arrive.
     pub(super) end_word: Option<&'static str>,
@@ -47,10 +47,10 @@ pub struct Port {
     pub(super) undelivered: Option<Undelivered>,
 }
 
-/// Counts frames.
+/// Returns a number of frames.
 pub(super) type Undelivered = Box<dyn Fn() -> usize + Send + Sync>;
 
-/// How one direction of a port ends while the other stays open.
+/// How a port tells its other end that no more messages are sent, while the other direction stays open.
 #[derive(Default)]
 pub(super) enum EndOutput {
     /// It cannot: the port is closed.
@@ -63,7 +63,7 @@ pub(super) enum EndOutput {
 }
 
 impl Port {
-    /// A connection that is open both ways or not at all.
+    /// A port over a connection whose directions end together.
     pub fn new(connection: Connection) -> Self {
         Self::of(Channel::Connection(connection))
     }
@@ -134,8 +134,8 @@ impl Port {
         }
     }
 
-    /// Sets the control word by which both ends tell that they send no more messages: a word of the wire,
-    /// where messages are bytes.
+    /// Sets the control word of the wire by which both ends tell that they send no more messages, for ports
+    /// whose messages are binary.
     pub(crate) fn ending_with_word(self, word: &'static str, connection: &Connection) -> Self {
         let connection = connection.clone();
         let tell = async move {
@@ -160,7 +160,7 @@ impl Port {
         }
     }
 
-    /// Sets how messages travel on it, which the remedy for a frame that is too large depends on.
+    /// Sets how messages are cut on it, which decides what helps when a frame is too large.
     pub(crate) fn with_cutting(self, cutting: Cutting) -> Self {
         Self { cutting, ..self }
     }
@@ -241,8 +241,8 @@ pub(crate) struct Arrived {
     pub(crate) pieces: u64,
     /// The name by which its connection can be told what became of it.
     pub(crate) id: Option<MessageId>,
-    /// The memory that it is charged to the side it came by until it is dropped; errors made by the
-    /// gateway are not charged.
+    /// The charge, to the side that it came by, until the message is dropped; errors made by the gateway have
+    /// none.
     pub(crate) charge: Option<Charge>,
 }
 
@@ -308,7 +308,7 @@ impl Channel {
         }
     }
 
-    /// Sends as soon as there is room. Dropped before it is done, the message is not sent.
+    /// Sends as soon as there is room. If the future is dropped before it is done, the message is not sent.
     pub(crate) fn send(&self, message: Outgoing) -> Sending {
         match self {
             Self::Connection(connection) => {
@@ -327,8 +327,8 @@ impl Channel {
         }
     }
 
-    /// Gives up the place of a message that failed in the queue, or puts another one there. Returns whether
-    /// another one is queued now.
+    /// Gives up the place in the queue of a message that failed, or puts another message there. Returns
+    /// whether another one is queued now.
     pub(super) fn replace(&self, id: TransferId, with: Option<Outgoing>) -> bool {
         match self {
             Self::Connection(connection) => {
@@ -345,7 +345,8 @@ impl Channel {
     pub(super) async fn drained(&self) {
         match self {
             Self::Connection(connection) => connection.drained().await,
-            // For the pump, what the endpoint has accepted is sent; `ended` waits for the relays.
+            // For the pump, a message that the endpoint has accepted counts as sent; `ended` waits for the
+            // relays.
             #[cfg(feature = "nostr")]
             Self::Client(_) | Self::Session(_) => {}
         }

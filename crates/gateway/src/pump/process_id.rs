@@ -1,4 +1,5 @@
-//! The process id that an LSP client tells its server, which means nothing on another machine.
+//! Removes the process id that an LSP client tells its server: on another machine it means another process,
+//! or none.
 
 use breakbulk_link::{Event, MessageKind, SendError};
 use breakbulk_message::lsp;

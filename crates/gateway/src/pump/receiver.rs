@@ -25,7 +25,7 @@ pub(crate) struct ForReceivers {
     pub(crate) listen: Option<ReceiverLimit>,
     /// The limit of the target.
     pub(crate) to: Option<ReceiverLimit>,
-    /// For everything else.
+    /// Edits all other messages.
     pub(crate) inner: Plain,
 }
 
@@ -153,7 +153,8 @@ mod tests {
                 Replacement::Close(code, words) => format!("close {code} {words}"),
             };
             assert_eq!(found, expected, "{message}");
-            // The limit of the gateway itself, and the other side, are told as before.
+            // The limit of the gateway itself, and errors for the other side, are told as without such a
+            // program.
             let other = passing.not_sent(Side::To, &message.into(), &error);
             let other = format!("{other:?}");
             assert!(!other.contains("mcp-typescript"), "{other}");

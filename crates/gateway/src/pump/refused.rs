@@ -47,7 +47,7 @@ impl RefusedFrame {
         }
     }
 
-    /// Whether the frame was one of this side: a path closes both ways, whoever sent it.
+    /// Whether this side sent the frame that was too large: a path closes both connections, whoever sent it.
     fn is_ours(&self) -> bool {
         self.size > self.limit.unwrap_or(LEAST_LIMIT)
     }

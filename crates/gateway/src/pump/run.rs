@@ -76,7 +76,7 @@ impl Stopped {
     }
 }
 
-/// The same, watched.
+/// [`relay`], with a watch that counts what passes, and a reason for the stop.
 pub(crate) async fn relay_watched(
     listen: Port,
     to: Port,
@@ -236,7 +236,7 @@ impl<P: Passing> Pump<P> {
             }
             let tells = matches!(end.leave, Leave::Stay);
             if tells {
-                // It says nothing more, so it answers nothing.
+                // The other side sends nothing more, so it does not answer this side's requests.
                 let is_lost = side == Side::Listen;
                 self.answer_open(side, "the other side has ended its input", is_lost);
             }
@@ -377,7 +377,7 @@ impl<P: Passing> Pump<P> {
         let bytes = message.bytes.len();
         let passed = self.passing.pass(from, message);
         let noted = match (&passed, arrived) {
-            // A word between two gateways.
+            // The message is one of the gateways' own, and no program's.
             (Pass::InputEnded, _) => Noted::Word,
             (_, None) => Noted::Made,
             (_, Some((head, pieces))) => self.end(from).watched.received(head, bytes, pieces),
@@ -437,7 +437,7 @@ impl<P: Passing> Pump<P> {
         self.hurry();
     }
 
-    /// From now on, what is queued must be sent within the grace time.
+    /// Gives the queued messages until the end of the grace time to be sent.
     fn hurry(&mut self) {
         let deadline = Instant::now() + self.options.grace;
         self.deadline.get_or_insert(deadline);
@@ -479,7 +479,7 @@ impl<P: Passing> Pump<P> {
         };
         let (side, closed, by_peer) = self.first.unwrap_or((Side::Listen, normal, false));
         let (listen, to) = (&self.listen, &self.to);
-        // What was still on its way to a client that chose to leave is not missed.
+        // A client that chose to leave does not miss what was still on its way to it.
         let left = side == Side::Listen && by_peer && is_normal(closed.code);
         let (incomplete, unframed) = match left {
             true => (0, 0),
@@ -497,7 +497,7 @@ impl<P: Passing> Pump<P> {
         }
     }
 
-    /// Closes a side now, so that nothing follows a message that it cannot have. The other side is
+    /// Closes a side now: it cannot get a message, so it must not get the ones after it. The other side is
     /// closed once its open requests are answered with an error that says why.
     pub(super) fn give_up(&mut self, side: Side, code: u16, reason: String) {
         self.answer_open(side.other(), &format!("{reason} ({code})"), true);

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 /// A message that was over the limit of the side it came by, and the members that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Oversized {
-    /// Its bytes.
+    /// The size of the message, in bytes.
     pub size: u64,
     /// The limit.
     pub limit: usize,
@@ -59,7 +59,7 @@ impl Skipped {
         Self(Reports::Stream(ends.skipped(members)))
     }
 
-    /// What a transport reports by itself.
+    /// Reports what a transport itself sends on this channel.
     #[cfg(feature = "http")]
     pub(crate) fn of_transport(reports: mpsc::Receiver<Missed>) -> Self {
         Self(Reports::Transport(reports))
@@ -111,7 +111,7 @@ fn oversized(report: breakbulk_net::process::Unreadable) -> Missed {
                 is_answer: members.has("result") || members.has("error"),
             }
         }
-        // Streams report nothing else. Without an id and a method it is not answered.
+        // Streams make no other report. Without an id and a method this one would not be answered.
         _ => Oversized::default(),
     })
 }

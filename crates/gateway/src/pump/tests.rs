@@ -79,7 +79,7 @@ pub(super) fn plain(to_cap: usize) -> Setup {
     plain_to(to_cap, program())
 }
 
-/// The same with a target of its own kind.
+/// [`plain`] with this link for the target.
 fn plain_to(to_cap: usize, target: Link) -> Setup {
     let (near, listen) = pair(1);
     let (far, to) = pair(1);
@@ -286,7 +286,7 @@ async fn a_slow_receiver_holds_up_its_sender_and_nobody_else() {
     let setup = run(listen, to, ports, Plain::default());
     let text = request("1", 100_000);
     let mut sent = 0;
-    // Nobody takes anything at the target: at some point nothing more goes.
+    // Nobody reads at the target: at some point nothing more can be sent.
     let flood = async {
         loop {
             let message = Outgoing::new(text.clone());
@@ -352,7 +352,7 @@ async fn a_stop_lets_what_came_in_go_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_ever() {
-    // The target takes a few of them, and nobody takes them from it.
+    // The target's link takes a few of the messages, and nobody takes them from the link.
     let setup = plain_to(usize::MAX, whole(usize::MAX));
     for _ in 0..40 {
         send(&setup.listen, request("1", 200_000));
@@ -426,7 +426,7 @@ async fn a_tunnel_carries_what_no_frame_holds() {
         "1048576",
     ];
     log.assert_line(Level::WARN, &warning);
-    // The end of what the other side has to say is no end of the tunnel.
+    // When the other side ends its input, the tunnel does not end.
     send(&setup.to, breakbulk_message::tunnel::tunnel_end());
     send(&setup.listen, request("4", 5000));
     assert_eq!(message(&setup.to).await, request("4", 5000));
@@ -524,7 +524,7 @@ async fn a_held_up_tunnel_lives_as_long_as_it_takes() {
     }
 }
 
-/// What a box or a plain pump does with messages that its standard input may not have.
+/// What a box and a plain pump do when the standard output of a program is a message over the limit.
 // PROG-7
 #[cfg(feature = "process")]
 #[tokio::test]
@@ -579,7 +579,7 @@ async fn what_is_skipped_ends_both_only_where_it_would_leave_a_hole() {
         }
         drop(program);
         let ended = pump.await.unwrap();
-        // What came after it may have been read before both ended.
+        // The message after it may have been read too before both sides ended.
         let most = if goes_on { 1 } else { 2 };
         assert!((1..=most).contains(&ended.lost), "{name}: {ended:?}");
     }

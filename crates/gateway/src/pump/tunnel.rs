@@ -1,4 +1,4 @@
-//! Messages on their way between two ends of which one is a tunnel, or both.
+//! Edits messages between two ends of which one is a tunnel, or both.
 
 use breakbulk_ahp::host::close::PROTOCOL;
 use breakbulk_link::{Event, SendError};

@@ -25,7 +25,7 @@ impl<P: Passing> Pump<P> {
         });
     }
 
-    /// The gateway itself answers the requests in this message of a side.
+    /// Removes the requests in this message of a side from its open ones: the gateway itself answers them.
     pub(super) fn answered_here(&mut self, from: Side, bytes: &[u8], shape: &Shape) {
         let open = &mut self.end(from).open;
         steps(bytes, shape, |step| {
@@ -44,8 +44,8 @@ impl<P: Passing> Pump<P> {
         waits(listen, to) || waits(to, listen)
     }
 
-    /// A side is closed. Requests of the other side get no answer, and those of this side are counted
-    /// unless it chose to leave.
+    /// A side is closed: answers the other side's open requests with an error, and counts those of this side,
+    /// unless its program chose to leave.
     pub(super) fn close_open_requests(&mut self, side: Side, closed: &Closed, by_peer: bool) {
         let is_private = self.end(side).is_private;
         let own = self.end(side).open.take().count;

@@ -47,9 +47,9 @@ pub(super) fn instead(bytes: &Bytes, error: &SendError, too_large_code: i32) -> 
     }
 }
 
-/// What to do about a request or a response that a program without pieces cannot be sent: the error names
-/// the second gateway that would help, at the address that this one listens at. `None` for other errors
-/// and messages.
+/// What to do about a request or a response that is too large for a client that takes no pieces: the error
+/// tells how to put a second gateway before the client, which connects to the address where this one listens.
+/// `None` for other errors and messages.
 pub(super) fn second_gateway(
     bytes: &Bytes,
     error: &SendError,
@@ -85,7 +85,8 @@ pub(super) fn second_gateway(
     }
 }
 
-/// The same for a message that was too large to be received; a notification is dropped.
+/// What to do about a message that was too large to be received: as for [`instead`], but a notification is
+/// dropped.
 pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replacement {
     let Oversized { size, limit, .. } = oversized;
     let words = format!(
@@ -94,7 +95,7 @@ pub(super) fn of_oversized(oversized: &Oversized, too_large_code: i32) -> Replac
     of_oversized_because(oversized, too_large_code, &words)
 }
 
-/// The same with words that say whose limit it is.
+/// [`of_oversized`], with words that say whose limit it is.
 pub(super) fn of_oversized_because(
     oversized: &Oversized,
     too_large_code: i32,

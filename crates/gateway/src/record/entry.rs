@@ -1,4 +1,5 @@
-//! One record: when, where and what. It is kept as a packet whose comment says it as JSON.
+//! One record: when something happened, at which connection, and what. It is stored as a packet with a
+//! comment in JSON.
 
 use std::fmt::Write as _;
 
@@ -102,7 +103,7 @@ pub enum Note {
         n: u64,
         /// Its size.
         bytes: u64,
-        /// What names it.
+        /// What identifies it.
         #[serde(flatten)]
         head: Head,
     },
@@ -117,13 +118,13 @@ pub enum Note {
     },
     /// A session began.
     Began {
-        /// Who came.
+        /// The client, as the log names it.
         #[serde(default)]
         peer: String,
     },
     /// A session ended.
     Ended(End),
-    /// A session did not begin, or was ended at once with the gateway.
+    /// A session did not begin, or it was cut off because the gateway itself ended at once.
     Refused,
     /// A message was not passed on, mostly for its size.
     NotCarried(NotCarried),
@@ -137,7 +138,7 @@ pub enum Note {
 /// A message that was not passed on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCarried {
-    /// The side whose limit it is over.
+    /// The side whose limit the message exceeds.
     pub side: SideName,
     /// Its size.
     pub bytes: u64,
@@ -153,13 +154,13 @@ pub struct NotCarried {
     /// Its id, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What was done in its place.
+    /// What was done instead of passing it on.
     pub instead: Fate,
     /// Why it was not passed on.
     pub why: String,
 }
 
-/// What is done in the place of a message that is not passed on.
+/// What is done about a message that is not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
@@ -219,7 +220,7 @@ impl Note {
         }
     }
 
-    /// It in one line of plain words, without its time.
+    /// The note in one line of plain words, without its time.
     pub fn summary(&self) -> String {
         let mut out = String::new();
         // Writing to a string does not fail.
@@ -275,7 +276,7 @@ impl Entry {
     }
 }
 
-/// What names a frame, in a few words.
+/// What identifies a frame, in a few words.
 pub fn words(head: &Head) -> String {
     let mut out = String::new();
     let named = [head.method.as_deref(), head.id.as_deref()];

@@ -1,5 +1,5 @@
-//! Where records come from: taps on the connections of each session. They go to the recorder, and to
-//! whoever follows the gateway at the moment.
+//! Makes records from taps on the connections of each session, for the recorder and for whoever follows the
+//! gateway at the moment.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,8 @@ pub struct Feed(Arc<Inner>);
 struct Inner {
     recorder: Option<Recorder>,
     followers: broadcast::Sender<Arc<Live>>,
-    /// How many there are: the channel knows too, but only behind a lock that all sessions would take.
+    /// How many followers there are: the channel knows too, but only behind a lock that all sessions would
+    /// take.
     following: AtomicUsize,
     /// The number of the last point.
     points: AtomicU64,
@@ -59,7 +60,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// That a follower missed so many records.
+    /// A record that says how many records a follower missed.
     pub fn missed(records: u64) -> Self {
         Self {
             at: time::micros(SystemTime::now()) / 1000,
@@ -97,7 +98,7 @@ impl Feed {
         }))
     }
 
-    /// The records from now on.
+    /// Follows the records from now on.
     pub fn follow(&self) -> Follower {
         self.0.following.fetch_add(1, Ordering::Relaxed);
         Follower {
@@ -106,7 +107,7 @@ impl Feed {
         }
     }
 
-    /// Sees the frames of one connection.
+    /// A tap that makes a record of each frame of one connection.
     pub fn tap(&self, point: Point) -> FrameTap {
         FrameTap {
             number: self.0.points.fetch_add(1, Ordering::Relaxed) + 1,
@@ -116,7 +117,7 @@ impl Feed {
         }
     }
 
-    /// The sessions that a watch told of.
+    /// The recorder, if records are written to files.
     pub(super) fn recorder(&self) -> Option<&Recorder> {
         self.0.recorder.as_ref()
     }
@@ -171,7 +172,7 @@ impl Drop for Follower {
     }
 }
 
-/// Sees the frames of one connection, both ways, or what is told about a session.
+/// Makes records of the frames of one connection, in both directions, or of what is told about a session.
 #[derive(Debug)]
 pub struct FrameTap {
     feed: Feed,
@@ -198,7 +199,7 @@ impl FrameTap {
         let head = lock(&one.namer).head(frame);
         let recorder = self.feed.0.recorder.as_ref();
         let body = match (recorder, head.kind) {
-            // They contain the name by which anybody could go on with the session.
+            // Frames of a tunnel may contain the session's name, with which anybody could resume the session.
             (_, FrameKind::Tunnel) | (None, _) => Bytes::new(),
             (Some(recorder), _) => recorder.body(frame.bytes()),
         };

@@ -1,5 +1,5 @@
-//! What names a frame, without what it says: its kind, its transfer and its place in it, and the method and
-//! id of the message. Whatever the size of the frame, only a bounded part of it is looked at.
+//! Finds what identifies a frame, without its content: its kind, its transfer and its place in it, and the
+//! method and id of the message. However large the frame is, only a bounded part of it is read.
 
 use base64_head::decoded_start;
 use breakbulk_link::{Frame, Wire};
@@ -19,7 +19,8 @@ const END: usize = 256;
 /// The longest key, method, id or reason that is kept, in characters.
 const TEXT_MAX: usize = 120;
 
-/// How many transfers of a binary wire are remembered: their pieces have nothing else to be known by.
+/// How many transfers of a binary wire are remembered: a piece is recognised by nothing but the id of its
+/// transfer.
 const BATCHES: usize = 8;
 
 /// What a frame is for.
@@ -39,7 +40,7 @@ pub enum FrameKind {
     Word,
 }
 
-/// What names a frame.
+/// What identifies a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// What it is for.
@@ -130,15 +131,15 @@ pub enum Says {
     Other,
 }
 
-/// Names the frames of one direction of a connection.
+/// Finds what identifies the frames of one direction of a connection.
 #[derive(Debug, Default)]
 pub struct Namer {
-    /// The last transfers of a binary wire that were announced, and their counts.
+    /// The last transfers that were announced on a binary wire, and their numbers of pieces.
     batches: Vec<([u8; 8], u32)>,
 }
 
 impl Namer {
-    /// What names a frame.
+    /// What identifies this frame.
     pub fn head(&mut self, frame: &Frame) -> Head {
         match frame {
             Frame::Text(text) => text_head(frame, text),

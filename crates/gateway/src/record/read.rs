@@ -1,5 +1,5 @@
-//! Reads records from their files. What others wrote is input like any other: memory is bounded, and what
-//! makes no sense is told and skipped.
+//! Reads records from files. A file may come from anybody: memory is bounded, and what cannot be read as a
+//! record is reported and skipped.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

@@ -41,10 +41,10 @@ struct Segment {
     file: File,
     path: PathBuf,
     began: SystemTime,
-    /// What was written, and what waits in the buffer.
+    /// How many bytes were written or wait in the buffer.
     length: u64,
     buffer: Vec<u8>,
-    /// The interface of each point.
+    /// The interface in this segment of each point, by the point's number.
     interfaces: BTreeMap<u64, u32>,
 }
 
@@ -75,7 +75,7 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Adds a record of a point; `number` is the point's own.
+    /// Writes a record of a point; `number` is the point's own number.
     pub(super) fn write(
         &mut self,
         now: SystemTime,
@@ -111,7 +111,7 @@ impl Segments {
         }
     }
 
-    /// Nothing was written for a while: what is too old goes nevertheless.
+    /// Deletes what is too old when nothing was written for a while.
     pub(super) fn idle(&mut self, now: SystemTime) -> io::Result<()> {
         let is_old = |segment: &Segment| segment.is_old(now, self.age);
         if self.current.as_ref().is_some_and(is_old) {
@@ -179,7 +179,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Whether it is time for another one, so that what is too old can go piece by piece.
+    /// Whether the next segment should begin, so that old records are deleted in small steps.
     fn is_old(&self, now: SystemTime, age: Duration) -> bool {
         let lasted = now.duration_since(self.began).unwrap_or_default();
         lasted > age / SEGMENTS as u32

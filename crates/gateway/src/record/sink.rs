@@ -1,4 +1,4 @@
-//! A feed as the recorder of a watch: it is told of sessions, and taps their connections.
+//! Makes a feed the recorder of a watch, which tells it of sessions and connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,18 +14,18 @@ use crate::error::SessionEnd;
 use crate::pump::Side;
 use crate::watch::{RecordSink, RecorderView, SessionId, SessionView};
 
-/// The sessions that were told and are not forgotten, by their names. There are as many as the gateway has.
+/// The sessions that the watch told of and that have not ended, by their names.
 #[derive(Debug, Default)]
 pub(super) struct Sessions(Mutex<HashMap<String, Arc<Told>>>);
 
-/// What was told of a session.
+/// What the watch told of a session.
 #[derive(Debug)]
 pub(super) struct Told {
     point: Point,
     peer: String,
-    /// For what is about the session.
+    /// Takes the notes about the session itself.
     tap: FrameTap,
-    /// Whether its beginning was recorded: that is done once it has a connection.
+    /// Whether its beginning was recorded: it is recorded with the session's first connection.
     has_begun: AtomicBool,
 }
 

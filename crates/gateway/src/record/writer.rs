@@ -98,7 +98,7 @@ impl Recorder {
                     folder.display()
                 );
             }
-            // Nobody may wait for it any more.
+            // This fails if nobody waits for the end.
             let _ = end.send(());
         };
         let spawned = thread::Builder::new().name("record".to_owned()).spawn(run);
@@ -192,7 +192,7 @@ impl Writer {
         loop {
             let item = match self.items.try_recv() {
                 Err(TryRecvError::Empty) => {
-                    // So that little is missing after a crash.
+                    // Nothing waits, so write the buffer to the file: little is missing after a crash.
                     self.segments.flush()?;
                     match self.items.recv_timeout(IDLE) {
                         Err(RecvTimeoutError::Timeout) => {

@@ -1,5 +1,5 @@
-//! The clients that are known at relays, in a file beside the key. Anybody can make any number of keys,
-//! so clients that are not known share only a part of the places.
+//! Which clients at relays are known, in a file beside the key. Anybody can make any number of keys, so
+//! unknown clients share only a part of the places for sessions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -17,10 +17,10 @@ use super::files;
 /// The most clients that are known; those that were known first are forgotten first.
 const KNOWN: usize = 1000;
 
-/// The most others whose first session is remembered.
+/// The most unknown clients whose first session is remembered.
 const OTHERS: usize = 1000;
 
-/// A client is known once it had sessions over this time: keys that are made for a flood are new.
+/// A client is known once it had sessions over this time, unlike the keys that are made for a flood.
 const KNOWN_AFTER: Duration = Duration::from_secs(3600);
 
 /// The most bytes of the file that are read.
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl KnownClients {
-    /// Those in the file beside this key, `KEY.clients`.
+    /// Reads the clients in the file beside this key, `KEY.clients`.
     pub(super) fn beside(key: Option<&Path>) -> Self {
         let file = key.map(|key| files::beside(key, "clients"));
         let known = file.as_deref().map(read).unwrap_or_default();

@@ -29,7 +29,7 @@ struct State {
     /// Records that were added since the file was written anew, and how many there were then.
     added: usize,
     written: usize,
-    /// A failure is told once.
+    /// Whether the last write failed: repeated failures are logged once.
     failed: bool,
 }
 
@@ -86,14 +86,14 @@ impl Journal for HeardFile {
             None => files::private().append(true).create(true).open(&self.path),
         };
         let done = opened.and_then(|mut file| {
-            // One write, so that a record is whole, or is the last and not read.
+            // A single write, so that a crash leaves at most a part of the last record, which is not read.
             file.write_all(&record(heard))?;
             state.file = Some(file);
             Ok(())
         });
         self.told(&mut state, done);
         state.added += 1;
-        // The file is at most twice as long as it must be, and some records more.
+        // The file gets at most twice as long as it must be, or 1,024 records longer if that is more.
         state.added > state.written.max(1024)
     }
 

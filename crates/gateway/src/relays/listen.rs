@@ -1,4 +1,4 @@
-//! A server at relays: each client that sends to its key gets a session with a target of its own.
+//! A listener at relays: each client that sends to its key gets a session with a target of its own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -30,7 +30,7 @@ use crate::watch::{Refused, SessionWatch};
 /// A session that was silent for this long ends when another client needs its place.
 const MAKES_ROOM: Duration = Duration::from_secs(60);
 
-/// How long a new client waits for such a place.
+/// How long a new client waits until such a session has ended.
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(15);
 
 /// How often at most a refused client is logged.
@@ -44,11 +44,11 @@ struct RelayListener {
     plan: Arc<Plan>,
     server: Server,
     stop: Stop,
-    /// One for each session that may begin.
+    /// A permit for each session.
     places: Arc<Semaphore>,
-    /// One for each session of an unknown client that may begin.
+    /// A permit for each session of an unknown client.
     strangers: Arc<Semaphore>,
-    /// Only listed clients are heard: none of them is a stranger.
+    /// Whether only clients of a list are served, so that none of them is unknown.
     listed: bool,
     known: KnownClients,
     /// A session ends after this much time without a message.
@@ -194,7 +194,7 @@ impl RelayListener {
         if let Some(text) = state.take_initialize() {
             self.introductions().keep(peer, text);
         }
-        // How it ended is in the log, and no business of strangers; that we stop is.
+        // The log says how the target ended, which is not for clients; that the gateway stops may be told.
         let why = match end.ended.closed.code == 1001 && !end.ended.by_peer {
             true => "the server has ended: the gateway is stopping",
             false => "the server has ended",
@@ -203,7 +203,7 @@ impl RelayListener {
             .await;
     }
 
-    /// How many sessions clients of its kind may have.
+    /// How many sessions known, or unknown, clients may have.
     fn share(&self, known: bool) -> usize {
         let most = self.plan.max_sessions;
         if known { most } else { strangers(most) }
@@ -230,7 +230,7 @@ impl RelayListener {
         }
     }
 
-    /// A place for a session. A stranger needs one of those for strangers, too.
+    /// A place for a session. An unknown client also needs one of the places for unknown clients.
     async fn place(&self, known: bool) -> Option<Place> {
         let stranger = match known {
             true => None,
@@ -242,8 +242,8 @@ impl RelayListener {
         })
     }
 
-    /// A permit; if none is free, that of the session that was silent for longest, a stranger's first.
-    /// That of a known client is taken only for a known one.
+    /// A permit; if none is free, ends the session that was silent for longest, an unknown client's first,
+    /// and waits for its permit. A known client's session is ended only for another known client.
     async fn permit(&self, of: &Arc<Semaphore>, for_known: bool) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = of.clone().try_acquire_owned() {
             return Some(permit);
@@ -273,8 +273,8 @@ impl RelayListener {
         let opened = open::target(&self.plan.session_ends(watched).1).await?;
         let initializes = session.lock().await.initializes;
         if !initializes && matches!(opened.kind, EndKind::Whole | EndKind::Tunnel) {
-            // A client that never sent `initialize` may speak a version of MCP that has none, and a server
-            // of several versions would be held to an old one.
+            // Nothing is sent for a client that never sent `initialize`: its version of MCP may have none,
+            // and an `initialize` would hold a server of several versions to an old one.
             let before = self.introductions().of(&peer);
             if let Some(params) = before.as_deref().and_then(initialize_params) {
                 introduce(&opened.port.channel, &params).await?;

@@ -88,7 +88,7 @@ impl SessionState {
         }
     }
 
-    /// The program sends a message to the client. False: the client is gone, and it is dropped.
+    /// Notes a message for the client. False: the client has gone, and the message is to be dropped.
     pub(super) fn sends(&self, bytes: &Bytes) -> bool {
         let envelope = std::str::from_utf8(bytes).ok().and_then(Envelope::parse);
         let mut state = self.state();
@@ -112,12 +112,12 @@ impl SessionState {
         open.into_iter().collect()
     }
 
-    /// The client's own `initialize`, once.
+    /// Takes the client's own `initialize`, if it sent one.
     pub(super) fn take_initialize(&self) -> Option<Bytes> {
         self.state().initialize.take()
     }
 
-    /// The client does not wait for answers any more.
+    /// Ends the session, whose client does not wait for answers any more.
     pub(super) fn abandon(&self) {
         self.state().abandoned = true;
         self.end();

@@ -19,7 +19,7 @@ pub(super) enum Place {
     },
     /// The path of a Unix socket.
     Unix(PathBuf),
-    /// Something else, of which there can be one: standard streams, a subject of NATS, a server at relays.
+    /// A place of another kind: standard streams, a subject of NATS, or a server at relays.
     Other { at: At, name: String },
 }
 
@@ -74,7 +74,7 @@ impl Place {
     /// Whether a listener at one of the two keeps others from listening at the other.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
-            // Any free port is never the same.
+            // Port 0 stands for any free port, so two of them are never the same.
             (Self::Tcp { port: 0, .. }, _) | (_, Self::Tcp { port: 0, .. }) => false,
             (Self::Tcp { addresses: one, .. }, Self::Tcp { addresses: two, .. }) => one
                 .iter()
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Whether a socket at this address serves it.
+    /// Whether a socket at this address is one of this place.
     pub(super) fn is_at(&self, address: SocketAddr) -> bool {
         matches!(self, Self::Tcp { addresses, .. } if addresses.contains(&address))
     }
@@ -102,7 +102,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// All addresses of this machine include each single one; `[::]` includes those of IPv4 too.
+/// Whether listeners at two addresses exclude each other: a wildcard address includes every single one, and
+/// `[::]` also those of IPv4.
 fn overlap(one: SocketAddr, two: SocketAddr) -> bool {
     let covers = |wide: SocketAddr, narrow: SocketAddr| {
         wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::endpoint::Endpoint;
 use crate::plan::Config;
 
-/// A longer file counts by its beginning.
+/// How much of a file is compared, from its beginning.
 const LONGEST: u64 = 1 << 20;
 
 /// A listener and its target, with a name.
@@ -42,7 +42,7 @@ impl Route {
         }
     }
 
-    /// What the route was started with.
+    /// The route with the digests of its files, to be compared with a later version of it.
     pub(super) fn started(&self) -> Started {
         let files = self.listen.files(true).into_iter();
         let files = files.chain(self.to.files(false));
@@ -113,7 +113,7 @@ fn is_same(one: &Config, two: &Config) -> bool {
         fleet,
         #[cfg(feature = "nats")]
         fleet_secret,
-        // Who looks, and under which name, is the same for all routes of a process.
+        // The watch and the traces are the same for all routes of a process; the caller compares the names.
         watch: _,
         route: _,
         #[cfg(feature = "otlp")]
@@ -179,7 +179,7 @@ mod tests {
             route(&listen, &to, |_| {}),
         );
         assert!(before.is_same(&route(&listen, "exec:cat", |_| {})));
-        // Written otherwise, the same is meant; all routes share the memory.
+        // The same command in another spelling, and another memory (which all routes share): no change.
         assert!(before.is_same(&route(&listen, "exec: 'cat'", |config| config.memory = 7)));
         assert!(!before.is_same(&route(&listen, "exec:cat -u", |_| {})));
         assert!(!before.is_same(&route(&listen, "exec:cat", |config| config.max_sessions = 7)));

@@ -1,4 +1,4 @@
-//! Routes of which the listener fails.
+//! Tests of routes whose listener failed.
 
 use super::*;
 use crate::{Config, LearnedCaps};
@@ -20,7 +20,7 @@ async fn what_is_left_of_a_failed_route_ends_unless_it_is_started_again_unchange
     for (reloaded, goes_on) in reloads {
         let first = vec![route("exec:cat", &caps)];
         let mut routes = Routes::start(first, 1 << 30, |_, _| {}).await.unwrap();
-        // As when its listener fails, and sessions go on.
+        // The phase of a route whose listener has failed while sessions go on.
         let (_closed, phase) = watch::channel(Phase::Closed);
         routes.running[0].phase = phase;
         let (count, is_gone) = (reloaded.len(), reloaded.is_empty());

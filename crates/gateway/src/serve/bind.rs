@@ -1,4 +1,4 @@
-//! The sockets of listeners, and how their clients write where they listen.
+//! Opens the sockets of listeners, and says how clients write their addresses.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Gateways that come by plain HTTP.
+//! The listener for other gateways that connect over plain HTTP.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -61,7 +61,7 @@ pub(super) async fn listen(
     let router = router.fallback_service(probes(&plan, path));
     let limits = limits(&plan, address);
     let (fail, failed) = oneshot::channel();
-    // It serves until all sessions have ended: what is queued for them goes out by further polls.
+    // Serves until all sessions have ended, since their queued frames are fetched by further polls.
     let mut serving = JoinSet::new();
     serving.spawn(async move {
         let Err::<Infallible, _>(error) = serve(socket, router, limits).await;
@@ -76,7 +76,7 @@ pub(super) async fn listen(
     outcome
 }
 
-/// What answers probes at the path itself; nothing is at any other one.
+/// Answers probes at the path itself; other paths do not exist.
 fn probes(plan: &Plan, path: &str) -> Router {
     let end = &plan.listen;
     let guard = Guard::new(GuardOptions {
@@ -105,7 +105,7 @@ fn probes(plan: &Plan, path: &str) -> Router {
     })
 }
 
-/// Clients that come by HTTP.
+/// Accepts gateways that connect over HTTP.
 struct ExchangeDoor {
     /// None once it is closed: new sessions are refused from then on.
     arrivals: Option<Arrivals>,
@@ -157,8 +157,8 @@ impl Door for ExchangeDoor {
     async fn finish(self) {}
 }
 
-/// A line that goes on with a session comes while the lost one may still have its place, so there are two
-/// for each session.
+/// A session that is resumed has two connections for a while, since the lost one may still have its place: so
+/// there are two places for each session.
 fn serve_options(plan: &Plan) -> ServeOptions {
     let end = &plan.listen;
     ServeOptions {
@@ -183,8 +183,8 @@ fn serve_options(plan: &Plan) -> ServeOptions {
     }
 }
 
-/// Hands requests of exchanges with another member of the fleet to that member, and answers those that
-/// other members hand over.
+/// Forwards requests of exchanges that belong to another member of the fleet, and answers those that other
+/// members forward.
 #[cfg(feature = "nats")]
 fn in_fleet(plan: &Plan, router: Router) -> Router {
     let Some(fleet) = plan.fleet.get() else {
@@ -209,7 +209,7 @@ async fn forward(
     let session = session.and_then(|session| session.to_str().ok());
     let session = session.map(str::to_owned).unwrap_or_default();
     let (head, body) = request.into_parts();
-    // Whoever has no token is told so here.
+    // A request without a valid token is not forwarded: it is refused here.
     let member = fleet.elsewhere(&head, &session);
     let Some(member) = member.filter(|_| holders.holder(&head.headers).is_ok()) else {
         return next.run(Request::from_parts(head, body)).await;

@@ -1,4 +1,4 @@
-//! Gateways that come by NATS.
+//! The listener for other gateways that connect over NATS.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) async fn listen(
 ) -> Result<(), RunError> {
     check_target(&plan).await?;
     let options = nats::options(&plan.listen, address);
-    // A line that goes on with a session comes while the lost one may still have its place.
+    // A session that is resumed has two connections for a while, since the lost one may still have its place.
     let places = plan.max_sessions.saturating_mul(2);
     let listener = NatsListener::bind(&options, places).await;
     let listener = listener.map_err(RunError::ListenNats)?;
@@ -41,7 +41,7 @@ pub(super) async fn listen(
     super::listen(plan, door, address.name(), stop, tell).await
 }
 
-/// Gateways that NATS sends here, and probes, which have no session.
+/// Accepts gateways that NATS sends here, and answers probes, which get no session.
 struct NatsDoor {
     listener: NatsListener,
     echo: Option<Arc<Echo>>,
@@ -75,7 +75,7 @@ impl Door for NatsDoor {
         let transport = self.next().await.map_err(RunError::Nats)?;
         Ok(Arrival {
             name: transport.name(),
-            // NATS tells nothing of who it is.
+            // NATS does not tell who the client is.
             caller: Caller::default(),
             open: Box::new(move |_| Ok(Entered::Line(nats::line(transport)))),
         })

@@ -1,4 +1,4 @@
-//! Listening sockets that are opened before the gateway that accepts from them, and outlive it.
+//! Keeps listening sockets open for longer than the gateways that accept from them.
 //!
 //! When one gateway takes the place of another at the same address, both accept from one socket, one after
 //! the other: the address is never free for another program, and clients that connect in between wait

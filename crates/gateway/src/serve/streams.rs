@@ -1,4 +1,4 @@
-//! Clients that come by TCP or Unix sockets, without a handshake.
+//! The listener for clients that connect over TCP or Unix sockets, without a handshake.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) async fn listen(
     super::listen(plan, door, heard_at, stop, tell).await
 }
 
-/// Clients that come by sockets, until it is closed.
+/// Accepts clients at a socket; `None` once it is closed.
 struct StreamDoor(Option<StreamListener>);
 
 impl Door for StreamDoor {

@@ -1,4 +1,4 @@
-//! Clients that come by WebSockets.
+//! The listener for clients that connect over WebSockets.
 
 use std::sync::Arc;
 
@@ -45,10 +45,10 @@ pub(super) async fn listen(
     super::listen(plan, door, heard_at, stop, tell).await
 }
 
-/// Clients that come by WebSockets, and probes, which have no session.
+/// Accepts WebSocket clients, and answers probes, which get no session.
 struct WsDoor {
     listener: Listener,
-    /// What addresses of clients begin with; none at a Unix socket, where no host is named.
+    /// The scheme for the addresses that clients are told; `None` at a Unix socket, which has no host.
     scheme: Option<&'static str>,
     echo: Option<Arc<Echo>>,
     probes: JoinSet<()>,
@@ -126,7 +126,7 @@ fn reached_at(scheme: &str, accepted: &Accepted) -> Option<String> {
     Some(format!("{scheme}://{host}{path}"))
 }
 
-/// A client in the log. Behind a proxy its port is not known.
+/// The name of a client in the log. Behind a proxy its port is not known.
 fn name(accepted: &Accepted) -> String {
     let address = match accepted.client == accepted.peer.ip() {
         true => accepted.peer.to_string(),
@@ -171,7 +171,7 @@ pub(crate) fn listen_options(
         handshakes: guests.handshakes,
         allowed_origins: guests.origins.clone(),
         allowed_hosts: guests.hosts.clone(),
-        // Lowered again for clients that are no probes.
+        // Other clients than probes get a lower limit when they are accepted.
         frame_limit: end.frame_limit().max(of_probes),
         fragment: end.fragment,
         #[cfg(feature = "tls")]

@@ -32,16 +32,16 @@ const AGAIN: [Duration; 3] = [
     Duration::from_secs(9),
 ];
 
-/// A collector that wants more is waited for no longer.
+/// The longest wait before a further attempt, whatever the collector asks for.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
-/// How long what waits may take at the end.
+/// How long sending the spans that wait may take at the end.
 const LAST: Duration = Duration::from_secs(5);
 
 /// At most one warning about dropped spans in this time.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// How spans fared. Clones share it.
+/// Counts spans: dropped, and sent. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally(Arc<(AtomicU64, AtomicU64)>);
 
@@ -98,7 +98,7 @@ impl Exporter {
         })
     }
 
-    /// Sends until the gateway ends, and what waits then for a while longer.
+    /// Sends spans until the gateway ends, and then those that wait, for a limited time.
     pub(super) async fn run(mut self) {
         let mut ending = self.ending.clone();
         let ended = async {
@@ -202,7 +202,7 @@ impl Exporter {
         self.told_why(&why);
     }
 
-    /// The collector took the batch, or a part of it.
+    /// Counts what the collector took of a batch: all of it, or a part.
     async fn taken(&mut self, spans: usize, response: Response) {
         let body = timeout(ANSWER, read_answer(response, ANSWER_MAX)).await;
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
@@ -231,7 +231,7 @@ impl Exporter {
         ));
     }
 
-    /// Says how many were dropped for lack of room, if it was not said lately.
+    /// Warns how many spans were dropped because too many waited, unless there was a warning lately.
     fn tell(&mut self) {
         self.warn(&format!(
             "more than {QUEUE} waited for the collector at {}",
@@ -257,7 +257,7 @@ impl Exporter {
 
 /// Waits until the gateway ends.
 async fn over(ending: &mut watch::Receiver<bool>) {
-    // An error means the same: nobody is left.
+    // An error means the same: the sender is gone.
     let _ = ending.wait_for(|ending| *ending).await;
 }
 

@@ -60,7 +60,7 @@ impl Outcome {
     }
 }
 
-/// Who sends the spans.
+/// How the process names itself to the collector.
 #[derive(Clone, Debug)]
 pub(super) struct Resource {
     /// `service.name`.
@@ -108,7 +108,7 @@ impl Span {
             "spanId": hex(&self.context.span),
             "flags": self.context.flags,
             "name": self.method,
-            // A server, as seen by whoever sent the request.
+            // `SPAN_KIND_SERVER`: to the sender of the request the gateway is a server.
             "kind": 2,
             "startTimeUnixNano": start.as_nanos().to_string(),
             "endTimeUnixNano": (start + self.took).as_nanos().to_string(),

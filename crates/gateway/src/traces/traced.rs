@@ -25,8 +25,9 @@ const ID: usize = 256;
 /// What an open span takes, beside the bytes of its texts.
 const ENTRY: usize = 512;
 
-/// Makes spans of requests, and passes all to `inner`. A request that tells a `traceparent` gets the one of
-/// its span instead, which has as many bytes; no other byte of any message is changed.
+/// Makes spans of requests, and passes all messages to `inner`. In a request that names a `traceparent` it is
+/// replaced by the one of the request's span, which has as many bytes; no other byte of any message is
+/// changed.
 pub(super) struct Traced<P> {
     inner: P,
     traces: Traces,
@@ -136,8 +137,8 @@ impl<P> Traced<P> {
         }
     }
 
-    /// Begins and ends the spans that a message is about. Returns the `traceparent` of the request that it
-    /// is, and where the old one stands.
+    /// Begins and ends the spans of the requests and answers in a message. If the message is a request with a
+    /// `traceparent`, returns the new one, and where the old one is.
     fn follow(
         &mut self,
         from: Side,
@@ -299,7 +300,7 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"m","params":{{"_meta":{{"traceparent":"{parent}"}}}}}}"#
             )
         };
-        // So many are open at most: by number, or by the memory of the session.
+        // The most open spans: limited by their number, or by the memory of the session.
         for (memory, most) in [(usize::MAX, OPEN), (10 * (ENTRY + 9), 10)] {
             let (traces, exporter) = Traces::new(TracesConfig::new("http://127.0.0.1:1"));
             let budget = Budget::new(memory);
@@ -317,7 +318,7 @@ mod tests {
             drop(exporter);
         }
 
-        // So many wait for the collector at most.
+        // The most spans that wait for the collector.
         let (traces, _exporter) = Traces::new(TracesConfig::new("http://127.0.0.1:1"));
         let mut traced = Traced::new(Plain::default(), traces.clone(), "r", "s", None);
         for id in 0..QUEUE + 7 {

@@ -42,7 +42,7 @@ pub async fn connect(
             hello.frame = hello.frame.min(cap as u64);
         }
         let hello = Control::Hello(hello).to_json();
-        // If it fails, the source says why.
+        // If this fails, the source gives the reason when it is read.
         let _ = sink.send(Frame::Text(hello.into())).await;
         match first_control(&mut source).await? {
             Control::Hello(hello) => Ok(hello),
@@ -73,7 +73,7 @@ pub async fn connect(
     config.begin(&hello, (source, sink, cap, pings), lines, Some(path))
 }
 
-/// What the other gateway says must fit what was offered to it.
+/// Checks that the other gateway's hello fits what it was offered; returns the name of the session.
 fn check(hello: &Hello, config: &TunnelConfig) -> Result<SessionId, NoTunnel> {
     if hello.binary != config.is_binary() {
         return Err(NoTunnel::Carries);
@@ -124,7 +124,7 @@ pub(super) enum NoLine {
 }
 
 impl Dialer {
-    /// Opens a line on which the session goes on, of which so much arrived here.
+    /// Opens a line on which the session goes on; `received` says how much arrived here.
     pub(super) async fn resume(self, received: Received) -> Result<Fresh, NoLine> {
         let failed = |why: String| NoLine::Failed(why);
         let line = match timeout(DIAL_TIME, self.dial.dial()).await {

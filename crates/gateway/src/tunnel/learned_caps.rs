@@ -16,7 +16,7 @@ const VERSION: u64 = 1;
 /// So many paths are remembered; the oldest are forgotten.
 const PATHS: usize = 256;
 
-/// A larger file is none of ours.
+/// The largest file that is read; a larger one is not one of these.
 const FILE_MAX: u64 = 1 << 20;
 
 /// The caps that gateways learned, by path, each way.
@@ -28,11 +28,11 @@ pub struct LearnedCaps {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Learned {
-    /// The largest frame that is sent.
+    /// The largest frame that passes from this side.
     out: Option<usize>,
-    /// The largest frame that comes, as the other end found out.
+    /// The largest frame that passes towards this side, as the other end found out.
     incoming: Option<usize>,
-    /// When, in seconds since 1970.
+    /// When that was learned, in seconds since 1970.
     at: u64,
 }
 
@@ -50,7 +50,7 @@ impl Learned {
     }
 }
 
-/// Why what was learned before is not known.
+/// Why the file of learned caps cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be used: {why}; it is ignored, and replaced when something is learned", file.display())]
 pub struct BrokenFile {
@@ -64,8 +64,8 @@ impl LearnedCaps {
         Self::default()
     }
 
-    /// What was learned, kept in a file. A file that does not exist yet is made when something is
-    /// learned; the error says what is wrong with one that cannot be read, and the caps are empty then.
+    /// Keeps learned caps in a file. A file that does not exist yet is made when something is learned. If the
+    /// file cannot be read, the error says why, and no caps are known.
     pub fn in_file(file: PathBuf) -> (Self, Option<BrokenFile>) {
         let (paths, broken) = match read(&file) {
             Ok(paths) => (paths, None),
@@ -86,7 +86,7 @@ impl LearnedCaps {
         lock(&self.paths).get(path)?.out
     }
 
-    /// The same towards this side.
+    /// The largest frame that a path lets through towards this side, as far as it is known.
     pub fn of_incoming(&self, path: &str) -> Option<usize> {
         lock(&self.paths).get(path)?.incoming
     }
@@ -231,7 +231,7 @@ mod tests {
             (again.of("ws://a/"), again.of("ws://b/")),
             (Some(50_000), Some(5000))
         );
-        // Each way for itself.
+        // The caps of both directions are kept separately.
         again.learn_incoming("ws://a/", 7000).unwrap();
         let (both, _) = LearnedCaps::in_file(file.clone());
         assert_eq!(

@@ -63,7 +63,8 @@ impl Line {
         self.transport.carries(carries)
     }
 
-    /// By which it is told whose line it is, once that is known.
+    /// The tap that counts and records the line's frames. It must be told the line's session, once that is
+    /// known.
     pub(super) fn tap(&self) -> Arc<SessionTap> {
         self.tap.clone()
     }
@@ -91,7 +92,7 @@ impl fmt::Debug for Line {
 
 /// Opens lines to the other gateway: the first one, and another one whenever a line was lost.
 pub trait Dial: Send + Sync + 'static {
-    /// Opens a line. It is dropped when it takes too long.
+    /// Opens a line. The future is dropped when it takes too long.
     fn dial(&self) -> Boxed<'_, Result<Line, OpenError>>;
 
     /// The path to the other gateway as `scheme://host:port/path`, without a query and without secrets:
@@ -99,7 +100,8 @@ pub trait Dial: Send + Sync + 'static {
     fn path(&self) -> String;
 }
 
-/// Who opened a line that a listener accepted: only the same one may go on with its session.
+/// The client that opened a line which a listener accepted: only the same client may resume the line's
+/// session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// Whose token it sent, if the listener has several.

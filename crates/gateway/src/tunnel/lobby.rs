@@ -1,4 +1,4 @@
-//! The sessions of the end that accepts lines: new ones, and those whose client comes back.
+//! The sessions of the end that accepts lines: begins new sessions, and hands further lines to existing ones.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use super::session::{Fresh, Lines, refuse};
 use super::{HELLO_TIME, NoTunnel, TunnelConfig, Tunnelled};
 use crate::watch::{SessionTap, SideWatch};
 
-/// How many bytes of a session's name are those of the process.
+/// How many bytes at the beginning of a session's name are the same for all sessions of this process.
 const INSTANCE: usize = 8;
 
 /// The close reason of a line while another one of the same session is being taken.
@@ -46,10 +46,10 @@ struct Seats {
 /// Why a client gets no seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoSeat {
-    /// All are taken: so many.
+    /// All seats are taken; this is their number.
     #[error("all {0} sessions are in use (--max-sessions): try again later")]
     All(usize),
-    /// Its address has as many as one address gets.
+    /// The client's address has as many seats as one address may have.
     #[error("this address has {0} sessions, the most for one (--max-per-address): try again later")]
     Address(usize),
 }
@@ -63,8 +63,8 @@ struct Waiting {
 }
 
 impl Lobby {
-    /// A lobby for so many sessions in all, and so many of one address. Sessions that wait for their
-    /// client count too; those of this machine are not counted by address.
+    /// A lobby for at most `most` sessions in all, and `most_of_address` of one address. Sessions that wait
+    /// for their client to come back count too; clients on this machine are not counted by address.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -106,14 +106,14 @@ impl Lobby {
         })
     }
 
-    /// The process that gives sessions their names.
+    /// The name of this process in the names of its sessions.
     #[cfg(feature = "nats")]
     pub(crate) fn member(&self) -> crate::fleet::Member {
         crate::fleet::Member(self.0.instance)
     }
 
-    /// Hears the first frame of a line that was accepted. A line on which a session goes on is handed to
-    /// that session.
+    /// Reads the first frame of a line that was accepted. If the frame asks to resume a session, the line is
+    /// handed to that session.
     ///
     /// # Errors
     /// If the other end is no breakbulk gateway; the line is then closed with that reason.
@@ -181,7 +181,7 @@ impl Lobby {
         let found = {
             let sessions = lock(&self.0.sessions);
             let found = sessions.get(&session);
-            // Who has another token does not even learn that the session exists.
+            // A client with another token does not even learn that the session exists.
             let found = found.filter(|waiting| waiting.holder == caller.holder);
             found.map(|waiting| {
                 let Waiting {
@@ -203,7 +203,7 @@ impl Lobby {
             Err(mpsc::error::TrySendError::Closed(fresh)) => {
                 refuse(fresh.sink, Gone::Expired).await;
             }
-            // Another line of the same session is on its way to it.
+            // Another line for the same session has not been taken yet.
             Err(mpsc::error::TrySendError::Full(mut fresh)) => {
                 fresh.sink.close(1013, COMING).await;
             }
@@ -211,11 +211,11 @@ impl Lobby {
     }
 }
 
-/// What a line is for that was accepted.
+/// The purpose of a line that was accepted.
 pub enum Greeted {
     /// A new session.
     Newcomer(Newcomer),
-    /// A session that goes on: the line was handed to it, or refused.
+    /// A session to be resumed: the line was handed to it, or refused.
     Resumed,
     /// A session of another process.
     Elsewhere(Stray),
@@ -256,7 +256,7 @@ pub struct Newcomer {
 }
 
 impl Newcomer {
-    /// Answers, and begins the session.
+    /// Answers the client's hello, and begins the session.
     ///
     /// # Errors
     /// If the line is lost, or the system has no random numbers.
@@ -310,7 +310,7 @@ impl Drop for Registration {
     }
 }
 
-/// The place of one session among those that there may be.
+/// One of the limited number of places for sessions; dropping it frees the place.
 pub(crate) struct Seat {
     lobby: Lobby,
     address: Option<AddressKey>,

@@ -27,10 +27,10 @@ use learn::{Learner, Verdict};
 use line::{Attempts, CloseFrame, FRUITLESS_LINES, Fruitless, Line, words};
 use outbox::{Outbox, size_on_line};
 
-/// How long a line that cannot be written may take to say why.
+/// How long to wait, when a line cannot be written, for the close in which it may say why.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A line that lived this long was a good one: the next attempt after it is made at once.
+/// A line that lived this long was of use: the first attempt to open another one is made at once.
 const GOOD_LINE: Duration = Duration::from_secs(10);
 
 /// The close code when the session cannot go on.
@@ -53,7 +53,7 @@ pub(crate) struct Settings {
     pub(crate) binary: bool,
     /// What frames that are kept and stashed are charged to.
     pub(crate) budget: Budget,
-    /// For the pauses between attempts to open a line.
+    /// The seed of the random pauses between attempts to open a line.
     pub(crate) seed: u64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Violation {
 pub(crate) enum Heard {
     /// A frame of the session: to be taken or stashed.
     Frame(Frame),
-    /// Something else, which is dealt with.
+    /// A control frame, which has been handled.
     Handled,
 }
 
@@ -105,7 +105,8 @@ pub(crate) struct Machine {
     unconfirmed: Option<Learned>,
     confirmed: Option<Learned>,
     found: Option<usize>,
-    /// The largest frame that comes by this path, as the other end found out, until a frame came.
+    /// The largest frame that this path lets through to this side, as the other end found out, until a frame
+    /// arrives under it.
     told: Option<usize>,
     kept: Option<usize>,
     /// The cap of the current line.
@@ -175,7 +176,7 @@ impl Machine {
         self.line.number
     }
 
-    /// What arrived.
+    /// How many frames arrived, and how many bytes of the next one.
     pub(crate) fn received(&self) -> Received {
         self.inbox.received()
     }
@@ -213,7 +214,7 @@ impl Machine {
     /// How many frames the other end may not have got.
     pub(crate) fn undelivered(&self) -> usize {
         match self.peer_closed.is_some() {
-            // It wants no more, or it answered our close, which came after all frames.
+            // The other end wants no more, or it answered this side's close, which was sent after all frames.
             true => 0,
             false => self.outbox.unacknowledged(),
         }
@@ -221,7 +222,7 @@ impl Machine {
 
     // What comes in.
 
-    /// Something arrived, but no frame.
+    /// Notes that something arrived on a line that is no frame, such as a pong.
     pub(crate) fn handle_alive(&mut self, now: Instant, line: u64) {
         if line == self.line.number {
             self.line.last_heard = now;
@@ -343,7 +344,7 @@ impl Machine {
 
     // The line.
 
-    /// A line ended; `why` is what its carrier says. Returns whether that is news.
+    /// A line ended; `why` is what its carrier says. False if that was known already.
     pub(crate) fn line_down(&mut self, now: Instant, line: u64, why: Closed) -> bool {
         if line != self.line.number || !self.line.is_up {
             return false;
@@ -374,8 +375,8 @@ impl Machine {
         }
     }
 
-    /// Another line is there; so much arrived at the other end. The line before it, if there is
-    /// one, counts as lost.
+    /// Another line is there; `received` says how much arrived at the other end. If the line before is not
+    /// lost yet, it counts as lost now.
     pub(crate) fn line_up(
         &mut self,
         now: Instant,
@@ -468,10 +469,10 @@ impl Machine {
         self.attempts.pause(now, why);
     }
 
-    /// The other end does not know the session any more.
+    /// The other end does not go on with the session.
     pub(crate) fn gone(&mut self, gone: Gone) {
         if let Some(closing) = self.closing.clone() {
-            // It has got our close, and its answer was lost with the line.
+            // The other end has got this side's close, and its answer was lost with the line.
             self.peer_closed.get_or_insert(closing);
             return;
         }
@@ -507,7 +508,7 @@ impl Machine {
         self.finished || over && told
     }
 
-    /// The session ends by itself.
+    /// Ends the session because it cannot go on.
     pub(crate) fn fail(&mut self, code: u16, reason: &str) {
         let reason = reason.to_owned();
         self.failed.get_or_insert((Closed { code, reason }, false));
@@ -552,7 +553,7 @@ impl Machine {
         self.told = Some(cap.max(LEAST_CAP));
     }
 
-    /// Something came from the other end after it had told its cap.
+    /// A frame, or a part of one, arrived after the other end told its cap: the cap is worth keeping.
     fn told_cap_holds(&mut self) {
         self.kept = self.told.take().or(self.kept);
     }
@@ -562,7 +563,7 @@ impl Machine {
         self.kept.take()
     }
 
-    /// Whether the session ended by itself.
+    /// Whether the session ended because it could not go on, or because a rule was broken.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }

@@ -25,7 +25,7 @@ const SMALL: usize = 2 << 10;
 /// How long the close of a lost line may take.
 const RETIRE_TIME: Duration = Duration::from_secs(1);
 
-/// What is done with a cap that was learned, and that frames kept to.
+/// Keeps a cap that was learned, after frames have arrived under it.
 pub(super) type KeepCap = Box<dyn Fn(Found) + Send + Sync>;
 
 /// A cap of a path that is worth keeping.
@@ -56,13 +56,13 @@ struct State {
     source: Option<(u64, Box<dyn LineSource>)>,
     /// When the task wakes by itself.
     armed: Option<Instant>,
-    /// Whether the task is writing, so that it can write nothing else.
+    /// Whether the task is writing: it writes one thing at a time.
     writing: bool,
-    /// Whether the task can open a line: it does so itself, and is not at it.
+    /// Whether the task can open a line: this side opens lines, and no attempt is in progress.
     dials: bool,
     /// How the lost line is closed, if its carrier is still there.
     farewell: Option<Closed>,
-    /// The link whose cap is lowered.
+    /// The link whose cap is lowered when a cap is learned.
     link: Option<WeakConnection>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Fresh {
     pub(crate) sink: Box<dyn LineSink>,
     pub(crate) cap: Option<usize>,
     pub(crate) pings: bool,
-    /// What arrived at the other end.
+    /// How much arrived at the other end.
     pub(crate) received: Received,
     /// The largest frame that the other end sends, if it found out that larger ones do not pass.
     pub(crate) told: Option<usize>,
@@ -87,10 +87,10 @@ pub(crate) struct Fresh {
 struct Renewed {
     line: u64,
     sink: Box<dyn LineSink>,
-    /// What arrived here.
+    /// How much arrived at this end.
     received: Received,
     unacknowledged: usize,
-    /// The cap that was found out for what is sent.
+    /// The cap that this end found out for the frames that it sends.
     found: Option<usize>,
 }
 
@@ -108,7 +108,7 @@ pub(super) enum Lines {
 }
 
 impl Session {
-    /// A session on its first line. Its task ends with the two halves of its transport.
+    /// Starts a session on its first line. Its task ends when both halves of its transport are dropped.
     pub(super) fn start(
         machine: Machine,
         (source, sink): (Box<dyn LineSource>, Box<dyn LineSink>),
@@ -195,13 +195,13 @@ impl Session {
         }
     }
 
-    /// Puts the receiving half of the current line in the place of another one's. Returns the number of
-    /// the line and whether the session is over.
+    /// Replaces `source` by the receiving half of the current line, if it belongs to another line. Returns
+    /// the number of the current line, and whether the session is over.
     pub(super) fn renew(&self, source: &mut Option<(u64, Box<dyn LineSource>)>) -> (u64, bool) {
         let mut state = lock(&self.state);
         let current = state.machine.line();
         if source.as_ref().is_none_or(|(line, _)| *line != current) {
-            // A line that is lost is dropped, and with it its carrier.
+            // Dropping the half of a lost line also drops its carrier.
             *source = state.source.take_if(|(line, _)| *line == current);
         }
         (current, state.machine.is_over())
@@ -241,7 +241,7 @@ impl Session {
         renewed
     }
 
-    /// A line broke: it is closed with this code and reason, and the next one takes its place.
+    /// Gives up a line: it is closed with this code and reason, and the next one takes its place.
     pub(super) fn line_broken(&self, line: u64, closed: Closed) {
         {
             let mut state = lock(&self.state);
@@ -299,7 +299,7 @@ impl Session {
         }
     }
 
-    /// Waits until something is written; false if the line was lost before.
+    /// Waits until a write is done; false if it failed, or if the line was lost before.
     async fn written(&self, line: u64, write: impl Future<Output = Result<(), Lost>>) -> bool {
         let outcome = tokio::select! {
             biased;
@@ -312,7 +312,7 @@ impl Session {
         outcome.is_ok()
     }
 
-    /// Writes what the task has to say, if the line is still the same.
+    /// Writes something for the task, if the line is still the same.
     async fn write(self: Arc<Self>, line: u64, write: Write) {
         let mut sink = self.sink.lock().await;
         let Some(live) = sink.as_mut().filter(|live| live.line == line) else {
@@ -342,7 +342,7 @@ impl Session {
         self.write_frames(&mut sink).await;
     }
 
-    /// Closes what is left of a lost line.
+    /// Closes the sending half of a lost line.
     async fn retire(self: Arc<Self>) {
         let lost = {
             let mut sink = self.sink.lock().await;
@@ -367,7 +367,7 @@ impl Session {
     }
 }
 
-/// What others wait for, and the task has to know.
+/// The state whose changes wake the task and those who wait.
 fn signs(machine: &Machine) -> (u64, u64, bool, bool, bool) {
     (
         machine.line(),
@@ -384,7 +384,8 @@ fn text(control: &Control) -> Frame {
 
 type Doing<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
 
-/// The task of a session. Nothing that it does makes it wait: what it writes and opens goes on beside it.
+/// The task of a session. It never waits for one thing alone: writing, opening lines and installing them go
+/// on side by side.
 struct Task {
     session: Arc<Session>,
     lines: Lines,
@@ -398,7 +399,7 @@ struct Task {
     /// Whether the log says that there is no line.
     told_lost: bool,
     told_failed: bool,
-    /// The number since which there is no line, if what was left of the last one is closed.
+    /// The number of the current line when what was left of the last lost one was closed.
     retired: u64,
 }
 

@@ -156,7 +156,7 @@ impl Far {
         (Arc::new(far), arrived)
     }
 
-    /// Both ends of a new line: the near one is returned.
+    /// Opens a new line: the lobby gets its far end, and the near one is returned.
     fn line(&self) -> Cuttable<Memory> {
         *lock(&self.dialed) += 1;
         let (far, near) = pair(2);
@@ -242,7 +242,7 @@ async fn send(connection: &Connection, text: String) {
     assert!(sent.is_ok());
 }
 
-/// Direction by direction: one end never reads, and what it writes arrives although lines are cut.
+/// One end never reads, and what it writes arrives although lines are cut.
 // TUN-2
 #[tokio::test(start_paused = true)]
 async fn an_application_that_does_not_read_does_not_stop_the_other_direction_or_a_new_line() {
@@ -295,7 +295,7 @@ async fn an_application_that_does_not_read_does_not_stop_the_other_direction_or_
     assert_eq!(budget.used(), 0, "bytes that nobody holds");
 }
 
-/// On several threads, so that a line may change between any two steps of its users.
+/// Runs on several threads, so that a line may change between any two steps of those that use it.
 // TUN-1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn lines_that_change_at_any_moment_lose_and_repeat_nothing() {
@@ -329,7 +329,7 @@ async fn lines_that_change_at_any_moment_lose_and_repeat_nothing() {
     assert!(*lock(&far.dialed) > 20, "{}", lock(&far.dialed));
 }
 
-/// More than a window of them: what is held is written before anybody waits for an acknowledgement.
+/// More frames than a window holds: the sink must write what it holds before it waits for an acknowledgement.
 #[tokio::test(start_paused = true)]
 async fn small_frames_that_wait_together_are_written_together() {
     let budget = Budget::new(64 << 20);
@@ -406,7 +406,7 @@ async fn frames_that_did_not_arrive_before_the_end_are_counted() {
     assert!(!ended.is_clean());
 }
 
-/// The first frame of the far end on a line on which somebody wants to resume.
+/// Asks to resume a session on a new line; returns the first frame of the far end.
 async fn answer(far: &Far, session: SessionId, received: u64) -> Option<Control> {
     let (mut source, mut sink) = far.line().split();
     let received = Received::frames(received);
@@ -421,7 +421,7 @@ async fn answer(far: &Far, session: SessionId, received: u64) -> Option<Control>
     }
 }
 
-/// A client that speaks for itself, and the name of its session.
+/// Opens a session by hand, without a gateway at the near end; returns the name of the session.
 async fn bare_client(
     far: &Arc<Far>,
     newcomers: &mut mpsc::UnboundedReceiver<Newcomer>,
@@ -475,7 +475,7 @@ async fn only_its_holder_goes_on_with_a_session_and_only_where_it_can() {
     assert_eq!(answer(&far, session, 0).await, gone(Gone::Expired));
 }
 
-/// Lines that come one after the other, each before the last one was seen to be lost.
+/// Lines for one session, each of which comes before the last one was known to be lost.
 // TUN-7
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_lines_for_one_session_leaves_one() {
@@ -502,7 +502,7 @@ async fn a_flood_of_lines_for_one_session_leaves_one() {
         .metrics()
         .num_alive_tasks();
     assert!(tasks <= before, "{tasks} tasks, {before} before");
-    // Nobody is there any more.
+    // No line is left.
     far.cut();
     let closed = server.connection.closed().await;
     assert!(

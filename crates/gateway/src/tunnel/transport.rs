@@ -69,7 +69,7 @@ pub(crate) struct ResumingSource {
 impl Source for ResumingSource {
     async fn next(&mut self) -> Incoming {
         loop {
-            // Mostly there is nothing: a look is cheaper than a change.
+            // Mostly there is nothing, and `look` costs less than `update`.
             if self
                 .session
                 .look(|machine| machine.has_stashed() || machine.is_over())
@@ -121,7 +121,7 @@ impl ResumingSource {
         }
     }
 
-    /// The next thing that comes by the current line, whichever that is.
+    /// Reads the next thing from the current line; returns early when the line changes.
     async fn read(&mut self) -> (u64, Incoming) {
         let (current, over) = self.session.renew(&mut self.line);
         let changed = self
@@ -140,8 +140,8 @@ impl ResumingSource {
         }
     }
 
-    /// Handles what came by a line; returns a frame of the session, which the application takes at once
-    /// or not.
+    /// Handles what a line brought. Returns a frame of the session; `takes` says whether the application
+    /// takes it at once.
     fn handle(&self, line: u64, incoming: Incoming, takes: bool) -> Option<Frame> {
         let frame = match incoming {
             Incoming::Frame(frame) => frame,
@@ -218,7 +218,7 @@ impl Sink for ResumingSink {
                 Ok(()) => break,
                 Err(back) => frame = back,
             }
-            // Frames that are held have to be written first, or nothing would be acknowledged.
+            // Frames that were pushed must be written first: otherwise none would be acknowledged.
             self.session.write_out().await;
             let moved = self
                 .session

@@ -1,4 +1,4 @@
-//! What is counted of one direction at one end of a session.
+//! Counters for each direction at one end of a session.
 //!
 //! Every counter here has one writer, and the counters of different tasks lie in different cache lines: on a
 //! machine with several processors an addition costs a nanosecond then. Where two tasks write to one line,
@@ -61,7 +61,7 @@ impl std::ops::AddAssign for Frames {
     }
 }
 
-/// The frames that one connection received and sent. Its reader writes the one and its writer the other.
+/// The frames that one connection received and sent. Its reader writes `received` and its writer `sent`.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct ConnectionFrames {
@@ -109,7 +109,7 @@ pub(super) struct Flows {
 #[derive(Debug, Default)]
 struct Connections {
     open: Vec<Arc<ConnectionFrames>>,
-    /// Received and sent by those that are gone.
+    /// The frames that closed connections received and sent.
     gone: [Frames; 2],
 }
 

@@ -12,8 +12,8 @@ const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// How many characters of a name are those of the process: 30 bits.
 const PROCESS: usize = 6;
 
-/// The name of a session, as `7kq3vd-12`: what this process drew at its start, and a number. So a name is
-/// unique in a process, and hardly ever another process has it too.
+/// The name of a session, as `7kq3vd-12`: characters that this process drew at random when it started, and a
+/// number. So a name is unique in a process, and another process will hardly use it too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionId {
     text: Box<str>,

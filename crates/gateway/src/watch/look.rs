@@ -89,8 +89,8 @@ impl Watch {
             return Vec::new();
         };
         let mut found: Vec<(RouteView, Vec<Arc<Session>>)> = {
-            // Sums are made under the lock: a session that ends meanwhile is either among the sessions
-            // or in the past.
+            // Summed under the lock: a session that ends meanwhile counts either among the sessions or among
+            // the past ones.
             let registry = inner.registry();
             let routes = registry.routes.values().map(|route| {
                 let of_route = |session: &&Arc<Session>| Arc::ptr_eq(&session.route, route);
@@ -211,12 +211,12 @@ fn live(sum: &mut RouteSideView, side: &SessionSide) {
     });
 }
 
-/// What sessions hold of their memory, and what listeners hold of what is shared.
+/// The memory that sessions hold, and what listeners hold of the shared memory.
 fn memory(routes: &[Arc<Route>], sessions: &[Arc<Session>]) -> MemoryView {
     let (mut budget, mut messages, mut frames, mut listeners) = (0_usize, 0, 0, 0_usize);
     let mut seen: Vec<&Memory> = Vec::new();
     for memory in routes.iter().filter_map(|route| route.memory.get()) {
-        // Several routes may share one.
+        // Several routes may share one memory, which counts once.
         if !seen.iter().any(|known| known.is(memory)) {
             budget += memory.bytes();
             listeners += memory.shared().used();

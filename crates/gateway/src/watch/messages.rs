@@ -14,7 +14,7 @@ const NAME: usize = 64;
 /// What is noted about a message while it waits to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Noted {
-    /// It came in by the other side at this time; the number is its place among those that are kept.
+    /// It arrived on the other side at this time; the number says which of the kept messages it is.
     Passed {
         /// When.
         at: Instant,
@@ -63,11 +63,11 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads a message; of its body so many bytes.
+    /// Reads a message, and at most `body` bytes of its body.
     pub(super) fn read(bytes: &[u8], shape: &Shape, body: usize) -> Self {
         let part = |range: &Option<std::ops::Range<usize>>| {
             let range = range.clone()?;
-            // Of a long one only its beginning is looked at.
+            // Only the beginning of a long name is read.
             let end = range.end.min(range.start + NAME + 4);
             Name::of(bytes.get(range.start..end)?)
         };
@@ -108,7 +108,7 @@ pub(super) struct Arrived {
 
 /// A message, as it is kept.
 pub(super) struct Entry {
-    /// What the clock on the wall said then is found when somebody looks.
+    /// When it arrived; converted to wall-clock time when somebody looks.
     at: Instant,
     from: Side,
     method: Option<Name>,
@@ -120,7 +120,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Of a message that came in; its body is kept if there is memory for it.
+    /// An entry for a message that arrived; its body is kept if there is memory for it.
     pub(super) fn new(arrived: Arrived, head: Head, budget: Option<&Budget>) -> Self {
         let held = |text: String| {
             let held = budget?.charge(text.capacity())?;
@@ -139,7 +139,7 @@ impl Entry {
     }
 }
 
-/// That a message was sent.
+/// Notes that a message was sent.
 #[derive(Clone, Copy)]
 pub(super) struct Departed {
     /// Its number among those that were added.
@@ -150,7 +150,7 @@ pub(super) struct Departed {
 }
 
 impl Messages {
-    /// Adds the next message, of which so many are kept.
+    /// Adds the next message; at most `most` are kept.
     pub(super) fn add(&mut self, most: usize, entry: Entry) {
         let number = self.added;
         self.added += 1;
@@ -165,7 +165,7 @@ impl Messages {
         }
     }
 
-    /// A message was sent; false if it is not among those that were added.
+    /// Notes that a message was sent; false if it has not been added yet.
     pub(super) fn sent(&mut self, departed: Departed) -> bool {
         let Departed {
             number,

@@ -23,7 +23,7 @@ const LONG: usize = 16 << 10;
 /// One end of a session, for its pump.
 pub(crate) struct PumpedEnd {
     watch: SideWatch,
-    /// What the clock said when the pump began to handle what is there.
+    /// The time when the pump began to handle the messages that are there.
     clock: Option<Instant>,
     arrived: Vec<Entry>,
     departed: Vec<Departed>,
@@ -39,7 +39,7 @@ impl PumpedEnd {
         }
     }
 
-    /// What is read of a message for those that are kept; `None` if none are.
+    /// Reads what is kept of a message; `None` if no messages are kept.
     pub(crate) fn head(&self, bytes: &[u8], shape: &Shape) -> Option<Head> {
         let (session, _) = self.watch.0.as_ref()?;
         let options = session.inner.options;
@@ -111,8 +111,9 @@ impl PumpedEnd {
         }
     }
 
-    /// The pump has handled what was there. Called for both ends before [`show`](Self::show): what was sent
-    /// may have come in by the other end at the same time.
+    /// Ends a turn: the pump has handled the messages that were there. Called for both ends before
+    /// [`show`](Self::show), since a message that was sent by one may have arrived by the other in the same
+    /// turn.
     pub(crate) fn turn(&mut self) {
         self.clock = None;
         if !self.arrived.is_empty() {
@@ -120,8 +121,8 @@ impl PumpedEnd {
         }
     }
 
-    /// Everything is shown from now on. So many requests of this end have no answer, and so many messages
-    /// wait for room in its queue.
+    /// Makes everything visible that was collected, and sets how many requests of this end have no answer,
+    /// and how many messages wait for room in its queue.
     pub(crate) fn show(&mut self, open_requests: usize, waiting: usize) {
         if !self.departed.is_empty() {
             self.note();
@@ -138,12 +139,12 @@ impl PumpedEnd {
         self.watch.fault(what);
     }
 
-    /// A message was not passed on, because of a limit of this end; made only if somebody records.
+    /// Tells the recorder, if there is one, that a message was not passed on because of a limit of this end.
     pub(crate) fn not_carried(&self, what: impl FnOnce() -> NotCarried) {
         self.watch.not_carried(what);
     }
 
-    /// Puts what was kept back where it is seen.
+    /// Moves what was collected to where it is shown.
     fn note(&mut self) {
         let Some((session, _)) = &self.watch.0 else {
             return;
@@ -152,7 +153,7 @@ impl PumpedEnd {
         for entry in self.arrived.drain(..) {
             messages.add(session.inner.options.messages, entry);
         }
-        // One that has not been added yet is kept back by the other end.
+        // A message that has not been added yet was collected by the other end, which adds it later.
         self.departed.retain(|departed| !messages.sent(*departed));
     }
 }

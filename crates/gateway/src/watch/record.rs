@@ -1,4 +1,4 @@
-//! The seam for recorders, which keep the frames and the heads of messages.
+//! The trait for recorders, which keep the frames and the heads of messages.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ pub trait RecordSink: Send + Sync {
     /// A client came in; `peer` is its name in the log. Both ends are named without secrets.
     fn session(&self, id: &SessionId, route: &str, peer: &str, listen: &str, to: &str);
 
-    /// A connection of a session. A tunnel has one `line` after another, numbered from 1; other ends have
-    /// line 1 alone.
+    /// A connection of a session. A tunnel has one `line` (connection) after another, numbered from 1; other
+    /// ends have only line 1.
     fn tap(&self, id: &SessionId, side: Side, line: u64) -> Arc<dyn Tap>;
 
     /// A message came in by a side.
@@ -32,10 +32,11 @@ pub trait RecordSink: Send + Sync {
     /// A session has ended, or its client was refused (`end` is `None`).
     fn ended(&self, id: &SessionId, end: Option<&SessionEnd>, counts: &SessionView);
 
-    /// Nothing more is told of a client that came in: its session has ended, or it went on with another one.
+    /// Nothing more is told about a client that arrived: its session has ended, or the client resumed another
+    /// one.
     fn forget(&self, _id: &SessionId) {}
 
-    /// How the recorder is.
+    /// The state of the recorder.
     fn health(&self) -> Option<RecorderView> {
         None
     }

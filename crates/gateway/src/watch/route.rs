@@ -1,4 +1,4 @@
-//! A route as it is watched: a listener and its target.
+//! The counters and the state of a route: a listener and its target.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -62,17 +62,17 @@ pub(super) struct Route {
     failure: OnceLock<String>,
     pub(super) accepted: AtomicU64,
     pub(super) refused: [AtomicU64; Refused::ALL.len()],
-    /// Those that the listener itself did not let in.
+    /// The clients that the listener itself refused.
     pub(super) turned_away: Refusals,
     pub(super) listen_side: RouteSide,
     pub(super) to_side: RouteSide,
-    /// What sessions that have ended counted.
+    /// The sums of the sessions that have ended.
     pub(super) past: Mutex<Past>,
     pub(super) memory: OnceLock<Memory>,
     pub(super) caps: Arc<LearnedCaps>,
 }
 
-/// What happens rarely at one end of a route.
+/// Counts of rare events at one end of a route.
 #[derive(Debug, Default)]
 pub(super) struct RouteSide {
     pub(super) resumes: AtomicU64,
@@ -90,7 +90,7 @@ pub(super) struct Past {
     pub(super) lost: u64,
     pub(super) unanswered: u64,
     pub(super) incomplete: u64,
-    /// How long messages to the target, and those to clients, were in the gateway.
+    /// How long messages to the target (`inward`) and to clients (`outward`) were in the gateway.
     pub(super) inward: TimesView,
     pub(super) outward: TimesView,
 }
@@ -139,17 +139,18 @@ impl Route {
     }
 }
 
-/// The handle of a gateway to what is watched of its route. Dropped, the route is not shown any more, unless it
-/// failed: such a route is shown until one of its name takes its place, or nobody wants one.
+/// The handle by which a gateway counts for its route. When it is dropped, the route is not shown any more,
+/// unless it failed: a failed route is shown until another one of its name takes its place, or a reload
+/// leaves it out.
 pub(crate) struct RouteWatch {
     watch: Watch,
     route: Option<Arc<Route>>,
-    /// Where the listener counts whom it did not let in.
+    /// Where the listener counts the clients that it refuses.
     turned_away: Refusals,
 }
 
 impl RouteWatch {
-    /// A route by its name and both ends, without secrets.
+    /// Adds a route, by its name and both ends without secrets.
     pub(crate) fn new(
         watch: &Watch,
         name: &str,
@@ -217,7 +218,8 @@ impl RouteWatch {
         let Some((inner, route)) = self.inner().zip(self.route.as_ref()) else {
             return;
         };
-        // What goes wrong while it stops is told in the log alone: another one may have its name by then.
+        // A route that is stopping does not count as failed, since another route may have its name by then:
+        // only the log tells.
         let fails = |state| (state < 2).then_some(3);
         if route.state.fetch_update(Relaxed, Relaxed, fails).is_err() {
             return;
@@ -232,7 +234,7 @@ impl RouteWatch {
         });
     }
 
-    /// Where a listener counts whom it does not let in.
+    /// Where a listener counts the clients that it refuses.
     pub(crate) fn turned_away(&self) -> Refusals {
         self.turned_away.clone()
     }

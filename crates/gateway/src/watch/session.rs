@@ -1,4 +1,4 @@
-//! A session as it is watched: what its tasks count, and what is looked up when somebody looks.
+//! The counters and the state of a session: what its tasks count, and what is looked up when somebody looks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,7 +21,7 @@ use crate::pump::Side;
 use crate::record::NotCarried;
 use crate::stop::Stop;
 
-/// How many frames of a line are kept until it is known whose line it is: a line says that first.
+/// How many frames of a line are kept until the line says which session it belongs to, which it does first.
 const EARLY: usize = 4;
 
 /// What is known of a session.
@@ -38,7 +38,7 @@ pub(super) struct Session {
     pub(super) messages: Mutex<Messages>,
     /// How many messages were noted for those that are kept. Only the pump of the session writes here.
     pub(super) noted: AtomicU64,
-    /// How long messages to the target, and those to its client, were in the gateway.
+    /// How long messages to the target (`inward`) and to the client (`outward`) were in the gateway.
     inward: Times,
     outward: Times,
     /// Fires when an operator ends it.
@@ -97,7 +97,7 @@ impl Session {
         }
     }
 
-    /// The time in the gateway of messages that came in by a side.
+    /// How long messages that arrived by a side were in the gateway.
     pub(super) fn times(&self, from: Side) -> &Times {
         match from {
             Side::Listen => &self.inward,
@@ -124,7 +124,7 @@ impl Drop for Session {
     }
 }
 
-/// The handle of a session to what is watched of it.
+/// The handle by which the tasks of a session count.
 #[derive(Clone)]
 pub(crate) struct SessionWatch {
     id: SessionId,
@@ -182,7 +182,7 @@ impl SessionWatch {
         self.begun()
     }
 
-    /// It is among the sessions from now on.
+    /// Adds the session to those that are shown.
     pub(super) fn begun(&self) -> Live {
         if let Some(session) = &self.session {
             session.route.accepted.fetch_add(1, Relaxed);
@@ -216,8 +216,9 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// It has ended; logs how, in one line with what it carried. The end of the only session of a gateway
-    /// is the gateway's own, which its caller tells: there the line is for whoever looks closely.
+    /// The session has ended: logs how, in one line with what it carried. If it is the only session of a
+    /// gateway, its end is the gateway's own, which the caller reports; the line is then logged for debugging
+    /// only.
     pub(crate) fn ended(mut self, end: &SessionEnd, is_only: bool) {
         self.remove(Some(end));
         let Some(session) = &self.watch.session else {
@@ -279,7 +280,7 @@ fn log(end: &SessionEnd, is_only: bool, view: &SessionView, lasted: Duration) {
     }
 }
 
-/// The handle of one end of a session to what is watched of it. The default watches nothing.
+/// The handle by which one end of a session counts. The default counts nothing.
 #[derive(Clone, Default)]
 pub struct SideWatch(pub(super) Option<(Arc<Session>, Side)>);
 
@@ -296,7 +297,7 @@ impl SideWatch {
         self.0.as_ref().map(|(session, _)| &session.id)
     }
 
-    /// What the other gateway of a tunnel is told that this one calls the session.
+    /// The session's name for the other gateway of a tunnel, to be shown in its log.
     pub(crate) fn label(&self) -> Option<Label> {
         let (session, _) = self.0.as_ref()?;
         Label::new(session.id.as_str())
@@ -316,7 +317,7 @@ impl SideWatch {
         }
     }
 
-    /// A message was not passed on, because of a limit of this end; made only if somebody records.
+    /// Tells the recorder, if there is one, that a message was not passed on because of a limit of this end.
     pub(crate) fn not_carried(&self, what: impl FnOnce() -> NotCarried) {
         if let Some((session, _)) = &self.0
             && let Some(record) = &session.record
@@ -347,15 +348,15 @@ impl SideWatch {
     }
 }
 
-/// Counts the frames of one connection, and shows them to a recorder. A line of a tunnel belongs to a
-/// session that is known only once the line has said which.
+/// Counts the frames of one connection, and shows them to a recorder. It is known to which session a line of
+/// a tunnel belongs only when the line has said so.
 #[derive(Default)]
 pub(crate) struct SessionTap {
     bound: OnceLock<Bound>,
     early: Mutex<Vec<(Direction, Frame)>>,
 }
 
-/// Whose connection it is.
+/// The session that the connection belongs to.
 struct Bound {
     counted: Option<Counted>,
     record: Option<Arc<dyn Tap>>,
@@ -391,7 +392,7 @@ impl SessionTap {
         Arc::default()
     }
 
-    /// It is a connection of this end of a session. Only the first call counts.
+    /// Sets the end of the session that the connection belongs to. Only the first call counts.
     pub(crate) fn bind(&self, to: &SideWatch) {
         let mut early = lock(&self.early);
         self.bound.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What is shown is what happened.
+//! Tests that a watch shows what happened.
 
 use breakbulk_link::{Closed, Frame};
 use breakbulk_net::{ClosedBy, Direction, Tap};
@@ -153,7 +153,7 @@ fn the_last_messages_are_kept_without_more() {
             after: Duration::from_millis(5),
         })
     });
-    // The last one has not come yet.
+    // The last of these messages has not arrived yet.
     assert_eq!(sent, [true, true, false]);
     let shown: Vec<_> = kept
         .view()
@@ -198,7 +198,7 @@ fn messages_are_counted_at_once_and_listed_when_the_pump_waits() {
         listen.show(0, 0);
         to.show(0, 0);
     };
-    // Out of a target, and sent to the client in the same turn.
+    // A message arrives from a target, and is sent to the client in the same turn.
     let noted = come(&mut to, 0);
     listen.sent(noted, 38, 1);
     let counts = || {
@@ -212,7 +212,7 @@ fn messages_are_counted_at_once_and_listed_when_the_pump_waits() {
     assert_eq!(counts(), (0, 1, 38));
     show(&mut listen, &mut to);
     assert_eq!(last(&watch), [("out", "m0".to_owned(), true)]);
-    // More than are kept back, of which the last ones are not sent.
+    // More messages than are collected at once; the last ones are not sent.
     let noted: Vec<Noted> = (1..30).map(|number| come(&mut listen, number)).collect();
     for noted in &noted[..20] {
         to.sent(*noted, 1, 1);

@@ -1,5 +1,5 @@
-//! A histogram of durations with fixed bounds: nothing is kept of single values, so that a gateway nobody
-//! looks at holds nothing for whoever might look.
+//! A histogram of durations with fixed bounds: single values are not kept, so a gateway that nobody looks at
+//! stores nothing for later.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,7 +21,8 @@ const MICROSECONDS: [u64; 12] = [
 /// Durations, by bucket. One task alone writes here.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// Those within each bound and over the one before; the last ones are over all bounds.
+    /// How many durations are within each bound and over the one before; the last count is of those over all
+    /// bounds.
     counts: [AtomicU64; MICROSECONDS.len() + 1],
     sum: AtomicU64,
 }

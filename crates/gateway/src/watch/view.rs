@@ -72,7 +72,7 @@ pub struct MemoryView {
 /// A holder of memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct OwnerView {
-    /// `messages`: those of sessions, whole or not; `frames`: those on their way, and those that a tunnel
+    /// `messages`: messages of sessions, whole or not; `frames`: frames in flight, and frames that a tunnel
     /// keeps until they are acknowledged; `listeners`: bodies and probes of clients without a session.
     pub name: &'static str,
     /// How much.
@@ -141,7 +141,7 @@ pub enum RouteState {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RouteView {
-    /// Its number: a changed route and the one in its place that drains have one name.
+    /// The route's number: a changed route and the old one, which drains, have the same name.
     pub id: u64,
     /// Its name.
     pub name: String,
@@ -198,7 +198,7 @@ pub struct RouteSideView {
     pub flows: SideView,
     /// How often a tunnel there lost its line.
     pub lines_lost: u64,
-    /// How often it went on with another one.
+    /// How often it went on with another line.
     pub resumes: u64,
     /// What went wrong there.
     pub faults: u64,

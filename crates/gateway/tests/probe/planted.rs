@@ -30,7 +30,8 @@ fn close(code: u16, what: &str, cap: usize) -> Refusal {
 #[tokio::test]
 async fn planted_caps_are_found_to_the_byte_with_each_kind_of_refusal() {
     let answering = Answering::start("ws://0", Config::default()).await;
-    // The cap up and down, what is planted, and what is told of one byte more.
+    // The caps up and down, what the path does to a larger message, and what a probe tells about one more
+    // byte.
     type Told = fn(usize) -> Refusal;
     let cases: [(usize, usize, Planted, Told); 16] = [
         (100_003, 70_001, Planted::Close(1009), |cap| {
@@ -277,7 +278,7 @@ async fn a_path_that_lets_nothing_through_is_told_as_broken() {
     let answering = Answering::start("ws://0", Config::default()).await;
     let weather = Weather {
         from_target: Way {
-            // The words of the other end pass, and nothing that is measured.
+            // Small messages of the other end pass, and no measured message does.
             message_cap: Some(200),
             refusal: Planted::Drop,
             ..Way::default()

@@ -1,4 +1,5 @@
-//! What others may try with the echo of a gateway, and a lying echo with a probe.
+//! Tests of what others may try with the end of a gateway that answers probes, and of an end that lies to a
+//! probe.
 
 use std::time::Duration;
 
@@ -139,7 +140,7 @@ async fn all_probes_share_one_rate() {
         waits.push(stranger.word().await["wait"].as_u64().unwrap());
     }
     assert!(waits[0] == 0 && waits[2] > 1000, "{waits:?}");
-    // Meanwhile it is not heard.
+    // During the wait the other end reads nothing from this probe.
     probes[0].say(r#"{"probe":"mark","number":1}"#).await;
     let early = timeout(Duration::from_millis(500), probes[0].hear()).await;
     assert!(early.is_err(), "{early:?}");
@@ -156,13 +157,13 @@ async fn what_a_probe_holds_is_charged_to_the_memory_of_all() {
     });
     let gateway = Answering::gateway("ws://0", config).await;
     for (said, code) in [
-        // What it asks for, and what it begins to send.
+        // Memory for a message that the probe asks for, and for one that it begins to send.
         (send(20 * MIB), 1013),
         ("x".repeat(20 * MIB), 1013),
     ] {
         let mut stranger = Stranger::new(&gateway).await;
         stranger.word().await;
-        // It may be closed before all is sent.
+        // The probe may be closed before all is sent.
         let frame = Frame::Text(said.into());
         let _ = timeout(Duration::from_secs(5), stranger.sink.send(frame)).await;
         let (closed, reason) = stranger.hear().await.unwrap_err();
@@ -172,7 +173,7 @@ async fn what_a_probe_holds_is_charged_to_the_memory_of_all() {
     gateway.stop().await;
 }
 
-/// A gateway answers, with the right token alone, and has no smaller limit for probes than for itself.
+/// A gateway answers probes that send the right token, and has no smaller limit for probes than for itself.
 // PATH-3
 #[tokio::test]
 async fn a_gateway_answers_whom_it_lets_in() {

@@ -287,7 +287,7 @@ impl Scanner {
             )) => {
                 self.truncate(header, all, cap, scan);
             }
-            // More than ever comes.
+            // Everything that follows is left out: more bytes than ever come.
             Some((_, Refusal::Silence)) => self.skip(u64::MAX),
             Some(_) => self.skip(header.length),
             None => {

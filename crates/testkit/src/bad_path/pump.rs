@@ -167,7 +167,7 @@ impl Pump<'_> {
             (None, Verdict::Violation(violation)) => Err(match violation.refusal(&way) {
                 Refusal::Close(code) => Stop::Violation(violation, code),
                 Refusal::End => Stop::Refused(How::End),
-                // The scanner does the others itself.
+                // The scanner carries out the other kinds of refusal itself.
                 _ => Stop::Refused(How::Reset),
             }),
             (None, Verdict::LongHead) => Err(Stop::LongHead),

@@ -24,7 +24,7 @@ pub(super) fn listen(address: SocketAddr, weather: &Weather) -> io::Result<TcpLi
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // As a listener of the standard library: a port of a moment ago can be had again.
+    // Listeners of the standard library do the same: a port that was just in use can be bound again.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     before_opening(&socket, None, weather.from_client.pace);

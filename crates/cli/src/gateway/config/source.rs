@@ -35,7 +35,7 @@ impl Source {
         lines
     }
 
-    /// The same, and below each the line of the file with a caret.
+    /// Each mistake as in [`lines`](Self::lines), and below it the line of the file with a caret.
     pub(in super::super) fn show(&self, problems: &[Problem]) -> String {
         let mut shown = Vec::new();
         for problem in problems.iter().take(MOST) {
@@ -120,8 +120,8 @@ fn more(problems: &[Problem]) -> Option<String> {
     Some(format!("and {more} more"))
 }
 
-/// Passwords in addresses, and tokens and keys that should be in files, as stars: what is shown may end
-/// in a log that others read.
+/// Replaces passwords in addresses, and tokens and keys that should be in files, by stars: what is shown may
+/// end in a log that others read.
 fn hide_secrets(line: &str) -> String {
     let mut letters: Vec<char> = line.chars().collect();
     let mut hide = |from: usize, ends: &[char], only_before: Option<char>| {

@@ -60,7 +60,7 @@ pub(super) struct Session {
     pub(super) too_large: Vec<(Option<String>, String)>,
     /// Requests that came in by a side and have no answer, with their methods.
     open: Requests,
-    /// The same when the first of its connections ended badly.
+    /// The open requests when the first of the session's connections ended badly.
     open_then: Option<Requests>,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Hello {
 pub(super) struct FrameLog {
     pub(super) n: u64,
     pub(super) bytes: u64,
-    /// Its number without those of the line itself.
+    /// Its number among the frames of the tunnel's session, without those of the line itself.
     pub(super) carried: u64,
     pub(super) kind: FrameKind,
     /// Its transfer, as it was with this frame.
@@ -271,7 +271,7 @@ impl Session {
         found.find_map(|key| self.open.get(&key)).map(|it| &**it)
     }
 
-    /// An answer went to whoever asked that says that a message is too large.
+    /// Notes an answer that went to the client and says that a message is too large.
     fn answered_too_large(&mut self, side: SideName, way: Way, id: Option<&str>) {
         if let (SideName::Listen, Way::Out, Some(id)) = (side, way, id)
             && self.too_large.len() < KEPT

@@ -21,7 +21,7 @@ pub(super) fn chains(book: &Book) -> Vec<Chain<'_>> {
             .or_default()
             .push(index);
     }
-    // The session that a session's target is, if both say so.
+    // The session at the next gateway, towards the target, if both gateways say that they belong together.
     let next_of = |index: usize| -> Option<usize> {
         let session = &book.sessions[index];
         let name = session.other(SideName::To)?;
@@ -35,7 +35,8 @@ pub(super) fn chains(book: &Book) -> Vec<Chain<'_>> {
     let followed: BTreeSet<usize> = next.iter().flatten().copied().collect();
     let mut chains = Vec::new();
     let mut used = BTreeSet::new();
-    // Those that nobody leads to first; what is left then are circles, which only a forged record has.
+    // First the sessions that no other session leads to; what is left then are circles, which only a forged
+    // record has.
     let heads = (0..next.len()).filter(|index| !followed.contains(index));
     for head in heads.chain(0..next.len()) {
         let mut chain = Vec::new();

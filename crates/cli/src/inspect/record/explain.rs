@@ -30,7 +30,7 @@ pub(super) struct Explanation {
     pub(super) option: Option<String>,
 }
 
-/// Between which two a connection is.
+/// The two ends of a connection, by their names.
 pub(super) struct Hop {
     pub(super) from: String,
     pub(super) to: String,
@@ -132,7 +132,7 @@ fn hops<'a>(chain: &Chain<'a>) -> Vec<Ends<'a>> {
 fn first_close<'a>(ends: &Ends<'a>) -> Option<&'a Closed> {
     let both = [ends.near, ends.far].into_iter().flatten();
     let closes = both.filter_map(|(_, line)| line.closed.as_ref());
-    // A reason is worth more than that it broke.
+    // A close with a reason tells more than one without, as of a connection that broke.
     closes.min_by_key(|closed| (closed.reason.is_empty(), closed.micros))
 }
 

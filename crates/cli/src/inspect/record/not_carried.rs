@@ -8,7 +8,7 @@ use super::book::Session;
 use super::chain::Chain;
 use super::print::grouped;
 
-/// One of them, in words.
+/// One such message, in words.
 pub(super) struct Uncarried {
     /// Which message, and what became of it.
     pub(super) what: String,
@@ -22,14 +22,14 @@ pub(super) struct Uncarried {
     limit: Option<u64>,
 }
 
-/// Those of a conversation.
+/// All such messages of a conversation.
 pub(super) fn of(chain: &Chain<'_>) -> Vec<Uncarried> {
     let told = chain.iter().flat_map(|session| {
         let each = session.not_carried.iter();
         each.map(move |(what, method)| told(session, what, method.as_deref()))
     });
     let mut all: Vec<Uncarried> = told.collect();
-    // What a gateway tells says more than the error that passed the others.
+    // The gateway that did not pass a message on tells more than the error that passed other gateways.
     let first = chain.first();
     for (method, id) in first.into_iter().flat_map(|session| &session.too_large) {
         if !all.iter().any(|it| it.id.as_ref() == Some(id)) {

@@ -22,7 +22,7 @@ const EXPLAINED: usize = 1;
 /// The longest text of a peer that is shown.
 const TEXT: usize = 120;
 
-/// The same of a text of ours that names what a peer said.
+/// The longest text of this program that contains words of a peer.
 const LONG_TEXT: usize = 600;
 
 /// Messages of a conversation that were too large which are explained, without `--all`.

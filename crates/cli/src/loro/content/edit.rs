@@ -31,7 +31,7 @@ impl Refused {
         }
     }
 
-    /// The same as seen from the container around it.
+    /// Adds the name by which the container around it knows the value.
     pub(super) fn within(mut self, name: impl fmt::Debug) -> Self {
         self.path.push(format!("{name:?}"));
         self

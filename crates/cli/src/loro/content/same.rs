@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 pub(super) fn same(value: &LoroValue, json: &Value) -> bool {
     match (value, json) {
         (LoroValue::Null, Value::Null) => true,
-        // JSON has no such numbers.
+        // JSON has no infinities and no NaN: they are written as null.
         (LoroValue::Double(double), Value::Null) => !double.is_finite(),
         (LoroValue::Bool(value), Value::Bool(json)) => value == json,
         (LoroValue::Double(double), Value::Number(number)) => number.as_f64() == Some(*double),

@@ -4,11 +4,11 @@ use breakbulk::loro::crdt::{LoroText, UpdateOptions};
 
 use super::edit::Set;
 
-/// So few bytes are compared by characters, however many lines they are.
+/// Up to this many differing bytes are compared character by character, however many lines they are.
 const SHORT: usize = 8 << 10;
 
-/// For so long the least edits are looked for: among lines, or among characters where there is one line. The time for
-/// that grows with the square of what differs: two different texts of 400 KB would take minutes.
+/// How long to look for the least edits, among lines, or among characters where there is one line. The time
+/// for that grows with the square of what differs: two different texts of 400 KB would take minutes.
 const LOOK_MS: f64 = 500.0;
 
 /// Changes the text. What is the same at its beginning and its end is not touched.

@@ -1,4 +1,4 @@
-//! What the metrics say equals what was sent.
+//! Tests that the metrics equal what was sent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn echo(near: &mut Near, sizes: &[usize]) -> Vec<usize> {
     sent
 }
 
-/// Both ends carried these messages, there and back.
+/// Whether both ends carried these messages in both directions.
 fn carried(metrics: &Metrics, sent: &[usize]) -> bool {
     let bytes = sent.iter().sum::<usize>() as f64;
     ["listen", "to"].iter().all(|side| {
@@ -325,7 +325,7 @@ fn promtool_finds_nothing_wrong() {
     let told = [output.stdout, output.stderr].concat();
     let told = String::from_utf8_lossy(&told).into_owned();
     assert!(output.status.success() && told.is_empty(), "{told}\n{text}");
-    // It would find something.
+    // Check that promtool does find something wrong where there is something.
     let histogram = "# TYPE breakbulk_queue_seconds histogram";
     assert!(text.contains(histogram), "{text}");
 }

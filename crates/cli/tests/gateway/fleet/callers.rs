@@ -1,4 +1,4 @@
-//! A session is its caller's, at whichever member the caller comes back.
+//! Tests that only its own caller resumes a session, at whichever member the caller comes back.
 
 use breakbulk::link::Frame;
 use breakbulk::net::ws::{Bearer, ConnectOptions, WebSocket, connect};
@@ -67,7 +67,7 @@ async fn a_session_is_resumed_by_its_own_caller_alone_at_every_member() {
         let expected = (format!("breakbulk/{}", expected.0), expected.1);
         assert_eq!((method, params), expected, "{token} at member {number}");
     }
-    // Nobody made this one: no member is of this name.
+    // No member made this session: none has the name that the session's begins with.
     let made_up = json!({"version": 2, "session": "A".repeat(32), "received": 0});
     let (method, params) = say(line(&url(1), "first").await, "resume", made_up).await;
     assert_eq!(

@@ -61,7 +61,7 @@ fn a_session_whose_member_was_killed_ends_with_a_named_error() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let owner = members.owner();
-    // The line goes by another member when the owner dies: nobody's connection breaks.
+    // The line goes through another member, so that the client's own connection stays when the owner dies.
     members.balancer.only((owner + 1) % 3);
     members.balancer.cut();
     near.log.line("the tunnel goes on over a new connection");
@@ -73,7 +73,7 @@ fn a_session_whose_member_was_killed_ends_with_a_named_error() {
     assert!(line.contains(r#""id":7"#), "{line}");
     println!("told {:?} after the death", killed.elapsed());
     assert_eq!(crate::common::wait(&mut near.child), Some(1));
-    // Nobody took it over: the only other command is that of a new session.
+    // No member took the session over: the only other command is that of a new session.
     members.owner();
     let mut again = Near::new(&["--listen", "stdio:", "--to", &to]);
     again.write(b"{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"m\"}\n");

@@ -1,4 +1,4 @@
-//! NATS is away, or is not what it should be.
+//! Tests of a NATS server that is away, or that a fleet cannot use.
 
 use super::{Members, SECRET, WS, fleet_at, member, noted_echo};
 use crate::common::{Listening, Near, gateway, run, said};
@@ -58,7 +58,7 @@ fn a_restart_of_nats_costs_a_forwarded_line_and_no_message() {
     members.owner();
 }
 
-/// Who does not know the secret gets nothing of a session, and the client of the session loses nothing.
+/// A gateway that does not know the secret gets nothing of a session, and the session's client loses nothing.
 // FLEET-3
 #[test]
 fn a_gateway_with_another_secret_is_no_member() {

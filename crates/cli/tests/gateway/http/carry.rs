@@ -56,14 +56,14 @@ fn twenty_megabytes_progress_and_questions_cross_http_both_ways() {
     );
     near.write(b"{\"jsonrpc\":\"2.0\",\"id\":\"s1\",\"result\":{\"a\":1}}\n");
     assert_eq!(text(&read(&mut near)), r#"{"a": 1}"#);
-    // What it says without being asked.
+    // A notification of the server's own.
     near.write(format!("{}\n", call(4, "news", "")).as_bytes());
     let both = [read(&mut near), read(&mut near)];
     assert!(
         both.iter()
             .any(|it| it["method"] == "notifications/tools/list_changed")
     );
-    // A cancellation reaches it, and what follows is answered.
+    // A cancellation reaches the server, which answers the next request.
     near.write(format!("{}\n", call(5, "wait", "")).as_bytes());
     assert_eq!(read(&mut near)["method"], "notifications/message");
     near.write(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":5}}\n");
@@ -164,7 +164,7 @@ fn https_is_trusted_by_its_authority_and_needs_a_certificate() {
     let mut near = begun(&format!("{}?ca={}", far.address, file("cert.pem")));
     near.write(format!("{}\n", call(1, "echo", r#""text":"a""#)).as_bytes());
     assert_eq!(text(&read(&mut near)), "a");
-    // Nobody vouches for it to a client that trusts others.
+    // A client that trusts only another authority refuses the server's certificate.
     let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     std::fs::write(file("other.pem"), other.cert.pem()).unwrap();
     let untrusted = format!("{}?ca={}", far.address, file("other.pem"));

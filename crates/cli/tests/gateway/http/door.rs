@@ -220,7 +220,7 @@ fn what_a_server_asks_reaches_its_client_and_the_answer_comes_back() {
     let door = door(&[]);
     let url = &door.address;
     let session = begin(url);
-    // The only open request has it on its stream.
+    // The server's request comes on the stream of the only open request.
     let mut stream = post(url, Some(&session), &call(1, "ask", ""));
     let asked = stream.events(|data| data["method"] == "sampling/createMessage");
     assert_eq!(asked.last().unwrap().1["id"], "s1");
@@ -228,7 +228,7 @@ fn what_a_server_asks_reaches_its_client_and_the_answer_comes_back() {
     assert_eq!(post(url, Some(&session), answer).status, 202);
     let answered = stream.events(|data| data["id"] == 1);
     assert_eq!(text(&answered.last().unwrap().1), r#"{"model": "m"}"#);
-    // Without an open request it waits for a stream of the client's own.
+    // Without an open request a message waits for a stream of the client's own.
     assert_eq!(
         text(&post(url, Some(&session), &call(2, "news", "")).json()),
         "soon"

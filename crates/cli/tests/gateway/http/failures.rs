@@ -145,7 +145,7 @@ fn what_a_client_over_http_does_not_take_becomes_an_error_for_that_call() {
 // MCPH-9
 #[test]
 fn an_answer_over_the_limit_is_an_error_a_warning_and_the_end_of_its_connection() {
-    // Each goes on until nobody reads it any more.
+    // Each answer goes on until nobody reads it any more.
     let declared = "Content-Type: application/json\r\nContent-Length: 100000000\r\n";
     let undeclared = "Content-Type: application/json\r\nConnection: close\r\n";
     for headers in [declared, undeclared] {
@@ -198,7 +198,7 @@ fn a_cancelled_request_ends_its_stream_and_is_not_waited_for() {
     assert_eq!(post(&url, Some(&session), cancel).status, 202);
     assert!(stream.events(|_| false).is_empty(), "nothing answers it");
     door.line("cancelled 1");
-    // Nobody waits for it when the gateway stops.
+    // When the gateway stops, it does not wait for the cancelled request.
     let since = Instant::now();
     door.signal("-TERM");
     assert_eq!(door.exit_code(), Some(0));

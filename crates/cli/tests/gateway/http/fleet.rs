@@ -62,7 +62,7 @@ fn a_session_is_found_from_every_member() {
     );
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6}}"#;
     assert_eq!(post(url(2), Some(&session), cancel).status, 202);
-    // What is wrong is refused as by the member itself.
+    // A wrong request is refused as by the member itself.
     let twice = format!("{BOTH}{}", in_session(Some(&session)));
     let wrong = ask(
         url(1),
@@ -135,7 +135,7 @@ fn a_session_whose_member_was_killed_is_404_at_every_other() {
         error["error"]["message"].as_str().unwrap().contains(words),
         "{error}"
     );
-    // The next one need not wait.
+    // The next request is answered at once.
     let begun = Instant::now();
     assert_eq!(
         post(&urls[1], Some(&session), &call(3, "who", "")).status,

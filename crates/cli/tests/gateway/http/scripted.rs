@@ -38,7 +38,7 @@ impl Scripted {
                 let (answer, tell) = (answer.clone(), tell.clone());
                 std::thread::spawn(move || {
                     let mut stream = stream.unwrap();
-                    // Whoever only looks whether somebody listens asks nothing.
+                    // A connection that only checks whether somebody listens sends no request.
                     let Some(request) = read(&stream) else { return };
                     let _ = tell.send(request.clone());
                     answer(&request, &mut stream);

@@ -12,7 +12,7 @@ fn near(url: &str) -> Near {
     Near::new(&["--listen", "stdio:", "--to", url, "--quiet"])
 }
 
-/// The same with a log, and with these options.
+/// A gateway before this target with these options, whose log can be read.
 fn told(url: &str, options: &[&str]) -> Near {
     Near::new(&[&["--listen", "stdio:", "--to", url], options].concat())
 }
@@ -85,10 +85,10 @@ fn a_session_is_named_listened_to_and_ended() {
     let listening = server.next("GET");
     assert_eq!(listening.header("mcp-session-id"), Some("one"));
     assert_eq!(listening.header("last-event-id"), None);
-    // It ended, and is opened again after what was seen.
+    // The stream ended, and is opened again after the last event that was seen.
     assert_eq!(server.next("GET").header("last-event-id"), Some("5"));
     near.write(format!("{LIST}\n").as_bytes());
-    // Nothing of an answer is rewritten; the stream may say its word again before it.
+    // Nothing of an answer is rewritten; the stream's notification may come once more before it.
     let answer = loop {
         let line = near.read_line();
         if !line.contains("notifications/x") {
@@ -159,7 +159,7 @@ fn what_a_server_refuses_is_told_with_its_status_and_the_remedy() {
         let server = Scripted::new(move |_, stream| write(stream, status, headers, body));
         let mut near = told(&server.url, &[]);
         let error = answered(&mut near, LIST);
-        // An error of the server's own is passed on, and no matter of the operator.
+        // An error of the server's own is passed on, and not logged for the operator.
         if code != -32022 {
             near.log.line(words);
         }
@@ -229,7 +229,7 @@ fn a_broken_stream_is_resumed_in_the_session_era_alone() {
     let mut near = told(&server.url, &[]);
     answered(&mut near, INITIALIZE);
     assert_eq!(answered(&mut near, LIST)["result"]["text"], "whole");
-    // In the stateless era it may have been done: it is not asked again.
+    // In the stateless era the request is not sent again, since the server may have carried it out.
     let request = format!(r#"{{"jsonrpc":"2.0","id":8,"method":"m","params":{{{META}}}}}"#);
     let error = answered(&mut near, &request);
     let message = error["error"]["message"].as_str().unwrap();

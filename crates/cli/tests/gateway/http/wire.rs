@@ -162,7 +162,7 @@ impl Answer {
         String::from_utf8(body).unwrap()
     }
 
-    /// The message in it: a server that takes its time answers by a stream.
+    /// The message in the body: a server that takes its time answers by a stream.
     pub(crate) fn json(mut self) -> Value {
         if self.is_stream() {
             let is_answer = |data: &Value| data.get("method").is_none();

@@ -116,7 +116,7 @@ async fn who_asks_for_no_progress_gets_none_and_large_answers_all_the_same() {
     let got = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(got == text("ascii", MB));
 
-    // Who asks for it gets it under the token it gave.
+    // A client that asks for progress gets it under the token that it gave.
     let params = json!({"name": "steps", "arguments": {}, "_meta": {"progressToken": 7}});
     client.say(&json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}));
     for step in [0, 1, 2] {

@@ -1,4 +1,4 @@
-//! How sessions end, and what becomes of what they owe.
+//! Tests of how sessions end, and what becomes of their open requests.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn a_server_that_dies_leaves_no_request_unanswered_and_another_takes_over(
         let answer = client.hear();
         let (message, reason) = error(&answer);
         assert_eq!(reason, "serverEnded", "{answer}");
-        // Its exit status is no business of strangers.
+        // Clients are not told the exit status.
         assert_eq!(message, "the server has ended", "{answer}");
         ids.push(answer["id"].as_u64().unwrap());
     }
@@ -37,7 +37,7 @@ async fn a_server_that_dies_leaves_no_request_unanswered_and_another_takes_over(
     scene
         .far
         .line("session ended: the command exited with status");
-    // The next one is introduced to the client as the first was.
+    // The gateway sends the client's `initialize` to the next process too.
     let (name, second, _) = client.about(4);
     assert_eq!(name, "mortal");
     assert_ne!(first, second);
@@ -102,7 +102,7 @@ async fn a_client_that_comes_again_gets_another_server() {
     let mut client = scene.client(&options);
     client.initialize("first");
     let (_, first, _) = client.about(1);
-    // What the first one still waits for must not become the second's answer.
+    // The answer that the first session still waits for must not reach the second one.
     client.ask(2, "wait", json!({}));
     drop(client);
     let mut client = scene.client(&options);
@@ -110,7 +110,7 @@ async fn a_client_that_comes_again_gets_another_server() {
     let (name, second, _) = client.about(2);
     assert_eq!(name, "second");
     assert_ne!(first, second);
-    // What it learned of the server it keeps.
+    // The client's gateway keeps what it learned about the server.
     let kept = std::fs::read_to_string(scene.folder.path().join("client.servers")).unwrap();
     assert!(
         kept.ends_with(" oversized,encryption,ephemeral\n"),
@@ -132,7 +132,7 @@ async fn more_clients_than_there_is_room_for_are_told() {
     scene
         .far
         .line("refused a client: all 1 sessions are in use");
-    // Who is there is served on; when it has gone the other one is let in.
+    // The first client is still served.
     assert_eq!(first.about(1).0, "first");
 }
 

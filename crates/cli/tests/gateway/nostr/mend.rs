@@ -1,4 +1,4 @@
-//! What must be mended before anything begins.
+//! Tests of mistakes that are found before anything begins.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! What systemd is told, by a socket of the test.
+//! Tests of what systemd is told; a socket of the test takes its place.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -37,7 +37,7 @@ fn systemd_hears_of_every_state() {
             format!("{route}{}", route.replace("one", "two")),
             "2 routes",
         ),
-        // It is ready whatever came of it.
+        // The gateway reports that it is ready, also if the reload was refused.
         ("nonsense".to_owned(), "2 routes"),
     ] {
         folder.write(&text);

@@ -70,7 +70,7 @@ fn clients_of_an_unchanged_route_notice_nothing() {
         }
     };
     go_on();
-    // In the middle of the 8 MB of a route that goes.
+    // In the middle of an answer of 8 MB, at a route that is removed.
     let mut leaving = Client::unix(&folder.path("gone"));
     leaving.ask(7, 8_000_000);
     let mut first = vec![0; 1_000_000];
@@ -169,7 +169,7 @@ fn a_file_that_is_wrong_changes_nothing() {
         gateway.signal("-HUP");
         let line = gateway.line("reload refused, nothing was changed: ");
         assert!(line.contains(&expected), "{line}\n{expected}");
-        // Both are there, and so is the session.
+        // Both routes are still there, and so is the session.
         client.ask(1, 1000);
         client.answer(1, 1000);
         let mut other = Client::unix(&folder.path("kept"));

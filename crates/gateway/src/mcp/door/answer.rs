@@ -33,7 +33,7 @@ impl From<Refusal> for Response<Body> {
     }
 }
 
-/// 202: a message that has no answer is the server's.
+/// 202: the server got a message that has no answer.
 pub(super) fn accepted() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::ACCEPTED;
@@ -139,7 +139,7 @@ pub(super) fn no_memory(declared: Option<u64>) -> Refusal {
     refusal
 }
 
-/// The rest of the request is not read.
+/// Adds `connection: close`, since the rest of the request is not read.
 pub(super) fn closing(mut refusal: Refusal) -> Refusal {
     let headers = refusal.response.headers_mut();
     headers.insert("connection", HeaderValue::from_static("close"));

@@ -62,13 +62,14 @@ pub(super) struct EventBody {
     before: Option<Bytes>,
     event: Option<EventText>,
     reading: Reading,
-    /// Kept until the stream is read: what it does at its end must not come before.
+    /// Kept until the stream is read: in the stateless era dropping it earlier would cancel the request.
     posted: Option<Posted>,
     is_over: bool,
 }
 
 impl EventBody {
-    /// A stream that begins with this event; `primer` makes it one that can be resumed before the first.
+    /// A stream that begins with the event `first`; with a `primer` it can be resumed even before its first
+    /// event.
     pub(super) fn new(
         reading: Reading,
         posted: Option<Posted>,

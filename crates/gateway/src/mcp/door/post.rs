@@ -164,7 +164,8 @@ async fn read(
 ) -> Result<Bytes, Refusal> {
     let limit = state.limit;
     let (mut scan, mut seen) = (JsonScan::new(&["id", "method"]), 0);
-    // The id may stand at the end, and a client that still sends would not see the answer.
+    // A body over the limit is still read for a while: its id may stand at the end, and a client that is
+    // still sending would not see the answer.
     let drained = limit.saturating_mul(2);
     let read = read_body(headers, body, (limit, drained), charge, |bytes| {
         scan.feed(bytes);
@@ -194,18 +195,18 @@ async fn read(
     })
 }
 
-/// A POST that is being answered. In the stateless era its end before the answer cancels the request, and
-/// its end after it makes the session free for the next one.
+/// A POST that is being answered. In the stateless era dropping it before its answer cancels the request, and
+/// dropping it after the answer makes the session free for the next request.
 pub(super) struct Posted {
     state: Arc<DoorState>,
     session: Arc<ClientSession>,
-    /// The stream of its requests, and the id of the only one.
+    /// The stream for the answers to its requests.
     stream: u64,
     /// The id of its only request, as it was written.
     id: Option<String>,
     /// Whether it asks for the list of tools.
     lists_tools: bool,
-    /// Whether the server has it.
+    /// Whether the server got the message.
     is_taken: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -225,7 +226,7 @@ impl Drop for Posted {
             // The server will not answer what it never got.
             let unread = self.session.abandon(self.stream);
             if self.session.is_stateless {
-                // One that takes nothing would not serve the next client either.
+                // A server that did not take this request would not serve the next client either.
                 self.session.end(1000, "the server took no request");
             } else if !unread.is_empty() {
                 let session = self.session.clone();
@@ -249,7 +250,8 @@ impl Drop for Posted {
                     };
                     match timeout(CANCELLED, cancelled).await {
                         Ok(()) => state.give_back(&session),
-                        // What it may still say belongs to nobody else.
+                        // The server may still send something for this request, which no other client must
+                        // get.
                         Err(_) => session.end(1000, "the request was cancelled"),
                     }
                 });
@@ -266,7 +268,7 @@ async fn begin(
     message: &Message,
     body: Received,
 ) -> Result<Response<Body>, Refusal> {
-    // The client does not know the session before it has its answer: without it nobody does.
+    // The client learns the session's name from the answer: without the answer nobody can use the session.
     let unknown = Unknown(Some(session.clone()));
     let (reading, posted) = ask(state, &session, message, body).await?;
     let next = timeout(BEGIN, reading.next()).await;
@@ -283,7 +285,7 @@ async fn begin(
     let is_refused = matches!(event.answer, Some(Some(_)));
     let mut response = match event.answer {
         Some(_) => whole(StatusCode::OK, event, posted),
-        // What a server says before its answer begins a stream.
+        // A message that the server sends before its answer becomes the first event of a stream.
         None => stream(reading, Some(posted), Some(event), None),
     };
     if !is_refused {
@@ -295,7 +297,7 @@ async fn begin(
     Ok(response)
 }
 
-/// A session whose client does not know it: it ends with this.
+/// A session whose name its client does not know yet: dropping this ends the session.
 struct Unknown(Option<Arc<ClientSession>>);
 
 impl Unknown {
@@ -330,7 +332,7 @@ async fn in_session(
         };
         accept(&session, message, body).await?;
         if let Some(id) = cancels {
-            // The server does not answer it any more.
+            // The server does not answer a cancelled request any more.
             session.cancel(&id);
         }
         return Ok(accepted());

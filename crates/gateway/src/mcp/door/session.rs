@@ -117,7 +117,7 @@ impl ClientSession {
         lock(&self.version).clone()
     }
 
-    /// The client has done something.
+    /// Notes that the client is active.
     pub(super) fn touch(&self) {
         *lock(&self.last) = Instant::now();
         self.place.set_idle(false);
@@ -169,7 +169,7 @@ impl ClientSession {
         let Ok(place) = place else {
             return false;
         };
-        // There it may wait for as long as the target does not read.
+        // In the pump's queue the message may wait for as long as the target does not read.
         let budget = self.budget.get();
         let held = budget.map(|budget| budget.charge_allocated(bytes.len()));
         place.send((bytes, held));
@@ -209,14 +209,14 @@ impl ClientSession {
         Ok((stream, reader))
     }
 
-    /// A reader is gone.
+    /// Removes a reader that is gone.
     pub(super) fn detach(&self, stream: u64, reader: u64) {
         self.streams().detach(stream, reader);
         self.taken.notify_waiters();
         self.touch();
     }
 
-    /// A stream ends: its request was cancelled.
+    /// Ends a request that was cancelled, and its stream if no other request is open in it.
     pub(super) fn cancel(&self, key: &str) -> bool {
         let is_open = self.streams().cancel(Instant::now().into_std(), key);
         self.changed.notify_waiters();
@@ -224,7 +224,8 @@ impl ClientSession {
         is_open
     }
 
-    /// The client of a stream has gone, and its request never reached the server. Returns what was not read.
+    /// Removes the stream of a request that never reached the server. Returns the messages that were not
+    /// read.
     pub(super) fn abandon(&self, stream: u64) -> Vec<Bytes> {
         let unread = self.streams().abandon(stream);
         self.taken.notify_waiters();
@@ -244,13 +245,14 @@ impl ClientSession {
         }
     }
 
-    /// Completes once it was silent for so long that it ends; meanwhile it makes room for newcomers.
+    /// Completes once the session was silent for so long that it must end; before that it is marked as one
+    /// that makes room for newcomers.
     async fn silent(&self) {
         loop {
             let (last, now) = (*lock(&self.last), Instant::now());
             let is_quiet = self.streams().is_quiet();
             if !is_quiet {
-                // An open stream is looked at again later.
+                // While a stream is read, the session does not count as silent.
                 sleep_until(now + MAKES_ROOM.min(self.idle)).await;
                 self.touch();
                 continue;
@@ -276,7 +278,7 @@ impl ClientSession {
             }) = &message
             && self.cancel(id)
         {
-            // The end of a subscription, which by HTTP is the end of its stream.
+            // The message ends a subscription; over HTTP the end of its stream says the same.
             return Ok(());
         }
         let size = bytes.len();
@@ -488,7 +490,8 @@ mod tests {
         (plan, session, transport)
     }
 
-    /// A request that nobody answers, whose client has gone, kept its session and its command for ever.
+    /// A request that nobody answers, and whose client has gone, must not keep its session and command for
+    /// ever.
     // MCPH-7
     #[tokio::test(start_paused = true)]
     async fn an_open_request_whose_client_has_gone_keeps_no_session() {
@@ -506,7 +509,7 @@ mod tests {
         assert_eq!(closed.reason, "no message for 100 s");
     }
 
-    /// Ids were kept without limit and without charge.
+    /// The ids of open requests are kept, so their number is limited and their memory is charged.
     // MCPH-7
     #[tokio::test]
     async fn open_requests_are_counted_and_charged() {
@@ -539,7 +542,7 @@ mod tests {
         let (plan, session, transport) = scene("http://127.0.0.1:0/mcp", LIMIT);
         let (stream, reader) = session.open(&request(1)).unwrap();
         let connection = open::open(&plan.listen, open::whole(&plan.listen), transport).unwrap();
-        // More than its streams may hold, twenty times over: the sender waits.
+        // Twenty times what the session's streams may hold: the sender has to wait.
         let begun = Instant::now();
         let sender = {
             let connection = connection.clone();

@@ -21,7 +21,7 @@ pub(super) const OWN: u64 = 0;
 /// some without an answer for ever.
 pub(super) const OPEN: usize = 256;
 
-/// What an open request takes beside its id and its token, which are there twice.
+/// What an open request is charged beside its id and its token, of which two copies are kept.
 const OPEN_CHARGE: usize = 512;
 
 /// The most events that wait in a session for their streams to be read.
@@ -80,7 +80,7 @@ pub(super) struct Event {
     pub(super) answer: Option<Option<i64>>,
     /// What the session is charged for it until it is sent.
     charge: Option<Arc<Held>>,
-    /// Its memory once it was taken, for a client that comes again.
+    /// The charge for keeping it after it was taken, for a client that connects again.
     kept: Option<Arc<Held>>,
 }
 
@@ -102,7 +102,7 @@ impl AsRef<[u8]> for Charged {
 pub(super) enum NotOpened {
     /// The id of one of them is in use.
     IdInUse,
-    /// So many would be open then.
+    /// With it this many requests would be open, which are too many.
     TooMany(usize),
     /// There is no memory for what has to be remembered of them.
     NoMemory,
@@ -113,7 +113,7 @@ pub(super) enum NotOpened {
 pub(super) enum Put {
     /// It is in a stream.
     Done,
-    /// It is in a stream, and these waited too long for a GET.
+    /// It is in a stream, and these older messages, which waited too long for a GET, were removed.
     Evicted(Vec<Bytes>),
     /// It must wait until others are read.
     Full,
@@ -183,7 +183,7 @@ impl Streams {
         Ok(stream)
     }
 
-    /// Forgets a stream whose requests the server never got; returns what it said there and nobody read.
+    /// Forgets a stream whose requests the server never got; returns the messages in it that nobody read.
     pub(super) fn abandon(&mut self, stream: u64) -> Vec<Bytes> {
         let Some(state) = self.streams.remove(&stream) else {
             return Vec::new();
@@ -308,7 +308,7 @@ impl Streams {
         }
     }
 
-    /// The client does not wait for the answer to a request any more, or the server for a subscription.
+    /// Ends a request that its client cancelled, or a subscription that the server ended.
     pub(super) fn cancel(&mut self, now: Instant, key: &str) -> bool {
         let stream = self.requests.get(key).copied();
         self.close_requests(now, &[key]);
@@ -371,7 +371,7 @@ impl Streams {
         Some(state.reader)
     }
 
-    /// A reader is gone.
+    /// Removes a reader that is gone.
     pub(super) fn detach(&mut self, stream: u64, reader: u64) {
         if let Some(state) = self.streams.get_mut(&stream)
             && state.reader == reader
@@ -407,7 +407,8 @@ impl Streams {
         if stored.kept.is_none() && self.is_resumable {
             stored.kept = keep(stored.bytes.len()).map(Arc::new);
         }
-        // What is kept has its own memory; what is sent is charged until the last of it has left.
+        // An event that is kept has a charge of its own; what is sent is charged until its last byte has
+        // left.
         let mut event = stored.clone();
         event.bytes = Bytes::from_owner(Charged {
             bytes: event.bytes,
@@ -415,7 +416,8 @@ impl Streams {
         });
         match stored.kept.is_some() {
             true => self.drop_kept(),
-            // Without it those before it are of no use, either.
+            // Without this event a stream could not be resumed without a gap, so the earlier ones are of no
+            // use either.
             false => drop(state.events.drain(..=at)),
         }
         Taken::Event(event)
@@ -433,7 +435,7 @@ impl Streams {
             for (stream, size) in kept {
                 count += 1;
                 bytes += size;
-                // The client's own stream lasts, so what was taken of it is given up first.
+                // The client's own stream, which never ends, comes first, so its events are given up first.
                 oldest.get_or_insert(stream);
             }
             if count <= KEPT && bytes <= self.limit {
@@ -521,7 +523,8 @@ impl Streams {
             .is_none_or(|state| state.ended.is_some())
     }
 
-    /// Whether no stream is read. Whoever waits for an answer reads; a request whose client has gone keeps nothing.
+    /// Whether nobody reads any stream. A client that waits for an answer reads; an open request whose client
+    /// has gone does not count.
     pub(super) fn is_quiet(&self) -> bool {
         !self.streams.values().any(|state| state.is_read)
     }

@@ -54,7 +54,7 @@ impl TargetState {
             }
             match opened {
                 Ok(response) => {
-                    // It is no request, so that nothing of it can fail but memory.
+                    // The stream answers no request, so only a lack of memory can fail it.
                     if let Err(failure) = self.events(&mut none, response, &mut place).await {
                         tracing::warn!(
                             "the event stream of the target was given up and is asked for again: {}",

@@ -18,9 +18,10 @@ use breakbulk_message::mcp::cancellation;
 /// How often a broken stream is opened again before its request is given up.
 const ATTEMPTS: u32 = 8;
 
-/// How long to wait before that, growing by half each time, if the server does not say it.
+/// How long to wait before a broken stream is opened again, growing by half each time, if the server does not
+/// say it.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Whatever the server says.
+/// The bounds of that wait, whatever the server says.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -168,7 +169,7 @@ impl TargetState {
             Event::TooLarge { id, size } => {
                 place.last = id.filter(|id| !id.is_empty()).or(place.last.take());
                 let limit = self.limit;
-                // Whatever it was, the answer to a request is what is waited for.
+                // Nobody knows what it was, but it may be the answer that the request waits for.
                 if post.is_request() {
                     return Err(Failure::TooLarge { size, limit });
                 }

@@ -9,13 +9,13 @@ pub(super) fn decoded_len(text: &[u8]) -> u64 {
     (text.len() as u64 / 4 * 3).saturating_sub(padding as u64)
 }
 
-/// Its first bytes, about so many.
+/// The first bytes that the text stands for, about this many.
 pub(super) fn decoded_start(text: &[u8], bytes: usize) -> Vec<u8> {
     let length = bytes.div_ceil(3) * 4;
     decoded(&text[..length.min(text.len())])
 }
 
-/// Its last bytes, about so many.
+/// The last bytes that the text stands for, about this many.
 pub(super) fn decoded_end(text: &[u8], bytes: usize) -> Vec<u8> {
     let length = bytes.div_ceil(3) * 4;
     // Base64 is cut between its groups of four.
@@ -23,7 +23,7 @@ pub(super) fn decoded_end(text: &[u8], bytes: usize) -> Vec<u8> {
     decoded(text.get(from..).unwrap_or_default())
 }
 
-/// Empty if it is no base64.
+/// Decodes base64; empty if the text is none.
 fn decoded(data: &[u8]) -> Vec<u8> {
     let piece = Piece {
         key: Key::new(b""),

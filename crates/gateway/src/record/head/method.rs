@@ -1,5 +1,5 @@
-//! The method and the id of a JSON-RPC message, found near its beginning or at its very end. A guess for
-//! people: what stands in the middle of a large message is not looked for.
+//! The method and the id of a JSON-RPC message, found near its beginning or at its very end. Only for people
+//! to read: in the middle of a large message nothing is searched.
 
 /// The method, and the id as it is written, among the members at the beginning of a message.
 pub(super) fn at_start(text: &[u8]) -> (Option<String>, Option<String>) {

@@ -99,7 +99,7 @@ fn frames_are_named_without_their_content_in_files_of_their_owner_alone() {
             assert_eq!((mode(&file), mode(&folder)), (0o600, 0o700));
         }
     }
-    // What comes after the end is nobody's.
+    // What happens after the end is not recorded.
     say(&feed.tap(point("s-2")));
     recorder.finish();
     assert_eq!(read(&folder).len(), 4);
@@ -109,7 +109,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// The name of a tunnel's session is a right to it.
+/// Whoever knows the name of a tunnel's session can resume that session.
 // REC-1
 #[test]
 fn bodies_are_kept_where_they_are_asked_for_but_never_the_name_of_a_session() {
@@ -173,7 +173,7 @@ fn the_oldest_go_when_there_are_too_many_bytes_and_each_segment_stands_alone() {
     assert!(bytes <= options.size, "{bytes}");
     let entries = read(folder.path());
     assert!(entries.len() < total, "{}", entries.len());
-    // The last ones are there without a gap, and what is kept knows its session.
+    // The last records are there without a gap, and each segment describes its session again.
     let first = total - entries.len() + 1;
     for (at, (found, entry)) in entries.iter().enumerate() {
         assert_eq!(**found, point("s-1"));
@@ -201,7 +201,8 @@ fn what_is_too_old_goes_and_what_others_keep_there_stays() {
     drop(recorder);
 }
 
-/// An idle gateway kept its last records for ever: the segment that is written is never deleted.
+/// The segment that is being written is never deleted, so an idle gateway must end it when its records are
+/// too old.
 // REC-3
 #[test]
 fn what_is_too_old_goes_although_nothing_more_is_written() {
@@ -226,7 +227,7 @@ fn what_is_too_old_goes_although_nothing_more_is_written() {
     assert_eq!(files(folder.path()).unwrap().len(), 0);
 }
 
-/// Sessions were remembered by the thousands after their end, and pushed out those that were still there.
+/// A session is forgotten when it ends: remembered ones must not push out those that still run.
 #[test]
 fn a_long_session_is_remembered_however_many_come_and_go() {
     let feed = Feed::new(None);
@@ -236,7 +237,8 @@ fn a_long_session_is_remembered_however_many_come_and_go() {
     let route = RouteWatch::new(&watch, "gateway", ends, Arc::default());
     let long = route.arrived("127.0.0.1:1");
     for _ in 0..20_000 {
-        // One that begins and ends, and a line of a tunnel that goes on with another session: it has no end.
+        // A client without an end of its own, such as one that resumes another session with a line of a
+        // tunnel.
         drop(route.arrived("127.0.0.1:2"));
     }
     assert_eq!(feed.sessions().len(), 1);
@@ -309,7 +311,7 @@ fn a_record_that_was_cut_off_is_read_up_to_its_last_whole_entry() {
     assert_eq!(most, 4);
 }
 
-/// Any bytes: no panic, and an end.
+/// Arbitrary bytes cause no panic, and reading comes to an end.
 // REC-7
 #[test]
 fn bytes_of_anybody_are_read_without_harm() {

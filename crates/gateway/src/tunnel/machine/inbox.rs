@@ -13,7 +13,7 @@ use super::{Settings, Violation};
 /// An acknowledgement is sent at the latest after so much was taken, or a quarter of the window.
 const ACK_BYTES: usize = 256 << 10;
 
-/// And after this time, if anything was taken.
+/// An acknowledgement is sent at the latest after this time, if anything was taken.
 const ACK_TIME: Duration = Duration::from_secs(1);
 
 /// The incoming frames of a session.
@@ -29,7 +29,7 @@ pub(super) struct Inbox {
     /// Frames that arrived while the application took none.
     stash: VecDeque<(Frame, Charge)>,
     stash_cost: usize,
-    /// What was taken since the last acknowledgement counts.
+    /// How much the frames that were taken since the last acknowledgement count.
     unacknowledged: usize,
     ack_at: Option<Instant>,
     /// The frame whose parts arrive.
@@ -42,7 +42,7 @@ pub(super) struct Inbox {
 struct Parts {
     bytes: Vec<u8>,
     charge: Held,
-    /// Whether they came by an earlier line: the first one of this line says how it goes on.
+    /// Whether these parts came by an earlier line: then the first part on this line says where it continues.
     earlier: bool,
 }
 
@@ -65,7 +65,7 @@ impl Inbox {
         }
     }
 
-    /// What arrived.
+    /// How many frames arrived, and how many bytes of the next one.
     pub(super) fn received(&self) -> Received {
         let bytes = self.parts.as_ref().map_or(0, |parts| parts.bytes.len());
         Received {
@@ -77,8 +77,8 @@ impl Inbox {
     /// A whole frame arrived; it is for [`take`](Self::take) or [`stash`](Self::stash).
     pub(super) fn arrived(&mut self) -> Result<(), Violation> {
         match self.parts.take() {
-            // A gateway that does not go on with parts of an earlier line sends the frame again, and may
-            // send it as a whole.
+            // The frame's parts came by an earlier line: a gateway that cannot continue them sends the frame
+            // again, perhaps as a whole.
             None | Some(Parts { earlier: true, .. }) => {}
             Some(_) => {
                 return Err(Violation::Protocol(
@@ -110,7 +110,7 @@ impl Inbox {
         }
         let charge = self.memory.charge(cost);
         let has_room = charge.is_some();
-        // It is allocated already; no other one is read until there is room.
+        // The frame is in memory already, so it is charged anyway; no other one is read until there is room.
         let charge = charge.unwrap_or_else(|| self.memory.charge_allocated(cost));
         self.stash_cost += cost;
         self.stash.push_back((frame, charge));
@@ -134,15 +134,15 @@ impl Inbox {
         self.ack_at
     }
 
-    /// What to acknowledge now.
+    /// The number of frames to acknowledge now.
     pub(super) fn acknowledge(&mut self) -> u64 {
         self.ack_at = None;
         self.unacknowledged = 0;
         self.taken
     }
 
-    /// A part of a frame arrived, which begins at this byte if it is the first one on its line; the frame,
-    /// if it was the last one.
+    /// Adds a part of a frame, which begins at byte `at` if it is the first part on its line. Returns the
+    /// frame if this is its last part.
     pub(super) fn part(
         &mut self,
         at: u64,
@@ -150,7 +150,8 @@ impl Inbox {
         data: Vec<u8>,
     ) -> Result<Option<Frame>, Violation> {
         let parts = match self.parts.take() {
-            // A gateway that does not go on with parts of an earlier line begins anew.
+            // The parts came by an earlier line: a gateway that cannot continue them begins with the first
+            // part again.
             Some(parts) if parts.earlier && at == 0 => None,
             parts => parts,
         };
@@ -202,7 +203,7 @@ impl Inbox {
         }))
     }
 
-    /// A new line begins, and what was taken is told again.
+    /// A new line begins: parts may continue on it, and what was taken is acknowledged again.
     pub(super) fn new_line(&mut self, now: Instant) {
         if let Some(parts) = &mut self.parts {
             parts.earlier = true;

@@ -8,8 +8,8 @@ pub(crate) const LEAST_CAP: usize = 4 << 10;
 /// The close code for a frame that is too large.
 const TOO_LARGE: u16 = 1009;
 
-/// How many lines may end with the same frame as the first one that does not arrive, and with nothing that
-/// arrived either way, if no cap explains it.
+/// How many lines in a row may end with the same first missing frame while nothing arrives either way, if no
+/// cap explains that.
 pub(super) const PATIENCE: u32 = 10;
 
 /// What to do about a line that ended.
@@ -19,7 +19,7 @@ pub(super) enum Verdict {
     Again,
     /// Never send a frame larger than this again.
     Lower(usize),
-    /// Give up: no line carries the next frame, whose size on the line this is.
+    /// Give up: every line ends with the next frame, which has this size on the line.
     Stuck(usize),
 }
 
@@ -28,8 +28,8 @@ pub(super) enum Verdict {
 pub(super) struct Learner {
     /// The largest frame that arrived.
     passed: usize,
-    /// How the last line ended, if the reason was a size: the smallest and the largest size that the
-    /// reason names.
+    /// Whether the last line was closed because a frame was too large, with the smallest and the largest size
+    /// that the close reason names.
     refused: Option<Option<(usize, usize)>>,
     /// The frame that was the first one missing when the last line ended, and how often in a row.
     stuck: Option<(u64, u32)>,
@@ -46,8 +46,8 @@ impl Learner {
         self.refused = (closed.code == TOO_LARGE).then(|| sizes_in(&closed.reason));
     }
 
-    /// The next line is there. `missing` is the first frame that was put on the last line and did not
-    /// arrive, with its size there; `fruitless` lines in a row brought nothing to either end.
+    /// Decides what to do on the next line. `missing` is the first frame that was put on the last line and
+    /// did not arrive, with its size there; in `fruitless` lines in a row nothing arrived at either end.
     pub(super) fn judge(&mut self, missing: Option<(u64, usize)>, fruitless: u32) -> Verdict {
         let refused = self.refused.take();
         let Some((number, size)) = missing else {
@@ -61,7 +61,8 @@ impl Learner {
         self.stuck = Some((number, times));
         match refused {
             Some(Some((limit, _))) if limit < size => return self.lower(limit),
-            // A path closes both ways: a larger frame was refused, one of the other end.
+            // A path closes both directions: the frame that was refused is larger than this one, so the other
+            // end sent it.
             Some(Some((_, largest))) if largest > size && times < PATIENCE => {
                 return Verdict::Again;
             }

@@ -22,15 +22,15 @@ pub(super) struct Line {
     pub(super) since: Instant,
     pub(super) last_heard: Instant,
     pub(super) last_ping: Instant,
-    /// A write failed: unless the line says why until then, it is lost for this reason.
+    /// Set when a write failed: if the line gives no reason until this time, it is lost for this one.
     pub(super) failed: Option<(Instant, Closed)>,
-    /// Whether this side does not read for lack of memory, so that it cannot tell silence.
+    /// Whether this side does not read for lack of memory, so that silence of the line means nothing.
     pub(super) paused: bool,
-    /// Whether the close of this side is on it.
+    /// How far this side's close is on this line.
     pub(super) close: CloseFrame,
 }
 
-/// The close of this side on a line.
+/// How far this side's close is on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloseFrame {
     NotSent,
@@ -72,11 +72,11 @@ impl Attempts {
     }
 }
 
-/// So many lines in a row may end before any frame arrived, while there are frames to send: enough to find a
-/// small cap by halves, and no reason to go on for ever.
+/// How many lines in a row may end before any frame arrived while there are frames to send: enough to find a
+/// small cap by halving, without going on for ever.
 pub(super) const FRUITLESS_LINES: u32 = 64;
 
-/// Counts lines that brought nothing to either end.
+/// Counts lines in a row on which nothing arrived at either end.
 #[derive(Debug, Default)]
 pub(super) struct Fruitless {
     /// What had arrived at this end and at the other one when the last line began.
@@ -85,7 +85,7 @@ pub(super) struct Fruitless {
 }
 
 impl Fruitless {
-    /// A line begins; how many before it brought nothing.
+    /// A line begins; returns on how many lines in a row before it nothing arrived.
     pub(super) fn line_up(&mut self, arrived: (Received, Received)) -> u32 {
         self.lines = match std::mem::replace(&mut self.arrived, arrived) == arrived {
             true => self.lines.saturating_add(1),

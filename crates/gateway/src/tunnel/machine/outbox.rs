@@ -6,8 +6,8 @@ use breakbulk_link::{Charge, Frame, SubBudget};
 use breakbulk_message::tunnel::{Control, Received, part_room};
 use bytes::Bytes;
 
-/// So many frames are kept, and stashed by the receiver, however large they are: less would stop a path
-/// whose frames are larger than its window.
+/// This many frames are kept, and stashed by the receiver, however large they are: otherwise a path whose
+/// frames are larger than its window would stop.
 pub(crate) const FEW: usize = 2;
 
 /// What each frame counts against a window in addition to its bytes, so that empty frames are not free.
@@ -22,16 +22,17 @@ pub(crate) fn cost(bytes: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct Outbox {
     kept: VecDeque<Kept>,
-    /// What they count against the window.
+    /// How much the kept frames count against the window.
     cost: usize,
     window: usize,
-    /// The number of the first frame that is kept: so many are acknowledged.
+    /// The number of the first frame that is kept, which is also the number of frames that are acknowledged.
     acknowledged: u64,
     /// The number of the next frame for the current line.
     cursor: u64,
     /// How much of that frame has gone in parts.
     offset: usize,
-    /// Whether a part goes on with a frame of an earlier line, which its receiver has to know.
+    /// Whether the next part continues a frame that began on an earlier line, which its receiver must be
+    /// told.
     continues: bool,
     memory: SubBudget,
 }
@@ -60,7 +61,8 @@ impl Outbox {
     pub(super) fn push(&mut self, frame: Frame) -> Result<(), Frame> {
         let cost = cost(frame.bytes().len());
         let charge = match self.kept.len() < FEW {
-            // It is allocated already, and without it nothing would ever be acknowledged.
+            // The frame is in memory already, so it is charged anyway; if none were kept, none would ever be
+            // acknowledged.
             true => Some(self.memory.charge_allocated(cost)),
             false if self.cost + cost > self.window => None,
             false => self.memory.charge(cost),
@@ -117,8 +119,8 @@ impl Outbox {
         self.acknowledged
     }
 
-    /// The other end took so many frames; calls `each` with the length of each that is new. False if
-    /// that are more than it was sent.
+    /// The other end took `taken` frames; calls `each` with every frame of those that is newly acknowledged.
+    /// False if it was not sent that many.
     pub(super) fn acknowledge(&mut self, taken: u64, mut each: impl FnMut(&Frame)) -> bool {
         if taken > self.cursor {
             return false;
@@ -134,7 +136,7 @@ impl Outbox {
         true
     }
 
-    /// A new line begins with what did not arrive; false if it is not kept any more, or was never made.
+    /// Begins a new line with what did not arrive. False if that is not kept any more, or was never made.
     pub(super) fn resume_at(&mut self, received: Received) -> bool {
         let Received { frames, bytes } = received;
         if frames < self.acknowledged || frames > self.end() {
@@ -159,12 +161,12 @@ impl Outbox {
         Some(&self.kept.get(place)?.frame)
     }
 
-    /// Whether a frame waits to arrive, of which so many have.
+    /// Whether frames are kept that did not arrive, where `received` did.
     pub(super) fn has_more_than(&self, received: Received) -> bool {
         received.frames < self.end()
     }
 
-    /// A frame that was put on the last line, at least in part.
+    /// The frame of this number, if at least a part of it was put on the last line.
     pub(super) fn on_the_line(&self, number: u64) -> Option<&Frame> {
         let began = number < self.cursor || number == self.cursor && self.offset > 0;
         self.kept(number).filter(|_| began)
@@ -184,7 +186,7 @@ pub(super) fn goes_whole(frame: &Frame, cap: usize) -> bool {
     frame.bytes().len() <= cap && !control
 }
 
-/// The largest frame that a frame of the session causes on a line with this cap.
+/// The size of the largest frame on the line when a frame of the session is sent with this cap.
 pub(super) fn size_on_line(frame: &Frame, cap: usize) -> usize {
     match goes_whole(frame, cap) {
         true => frame.bytes().len(),

@@ -1,4 +1,4 @@
-//! Two ends of a session, a line between them that is cut, and a clock.
+//! Tests of the machine: two ends of a session, a line between them that is cut, and a clock.
 
 mod cuts;
 mod hostile;
@@ -11,7 +11,7 @@ use super::line::LONGEST_PAUSE;
 use super::*;
 use crate::tunnel::TunnelConfig;
 
-/// A generator of numbers (xorshift), so that a seed tells what happened.
+/// A generator of random numbers (xorshift), so that a seed repeats a run.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -58,7 +58,7 @@ pub(super) fn settings(cap: usize, budget: &Budget) -> Settings {
 pub(super) struct End {
     pub(super) machine: Machine,
     pub(super) link: Link,
-    /// The line as this end knows it.
+    /// The number of the line, as this end knows it.
     line: u64,
     /// A frame of the link that the machine has no room for.
     waiting: Option<Frame>,
@@ -67,7 +67,7 @@ pub(super) struct End {
     pub(super) got: Vec<String>,
     /// Whether the application takes frames.
     pub(super) takes: bool,
-    /// The largest frame that the path lets through from here, and whether it says so.
+    /// The largest frame that the path lets through from this end, and whether its close reason says so.
     pub(super) path: Option<(usize, bool)>,
     /// The sizes that the path refused.
     pub(super) refused: Vec<usize>,
@@ -210,7 +210,7 @@ impl World {
         true
     }
 
-    /// What is on the line is lost, and the client comes with another one.
+    /// Cuts the line: frames on it are lost, and the client opens another line.
     pub(super) fn cut(&mut self, closed: Closed) {
         let now = self.now;
         self.cuts += 1;
@@ -219,7 +219,7 @@ impl World {
         }
         let (client, server) = (&mut self.client.machine, &mut self.server.machine);
         client.line_down(now, client.line(), closed.clone());
-        // The server may hear of the cut by the next line alone.
+        // In every other case the server learns of the cut only from the next line.
         if self.cuts.is_multiple_of(2) {
             server.line_down(now, server.line(), closed);
         } else {
@@ -231,7 +231,7 @@ impl World {
         self.client.line = client.line_up(now, server.received(), None, true).unwrap();
     }
 
-    /// Runs until nothing moves, time included.
+    /// Runs until nothing moves any more, although the clock goes on.
     pub(super) fn settle(&mut self) {
         let mut quiet = 0;
         while quiet < 3 {

@@ -133,7 +133,7 @@ impl Machine {
                 self.line_down(now, self.line.number, why);
             }
         } else if self.needs_line() && self.given_up_at() <= now {
-            // Why no line could be opened may be nobody's business at the other side: the log has it.
+            // The log says why no line could be opened; the other side's program need not know.
             let reason = format!(
                 "the connection to the other gateway was lost and not restored within {} s (resume-for)",
                 self.settings.resume_for.as_secs_f64()

@@ -55,20 +55,20 @@ fn answer(id: u32) -> String {
 #[test]
 fn a_message_goes_to_the_stream_where_it_belongs_and_to_no_other() {
     let mut streams = Streams::new(1 << 20, true);
-    // Nothing is open: it waits for a GET.
+    // No request is open: the message waits for a GET.
     put(&mut streams, LOG);
     let first = open(&mut streams, &request(1, None)).unwrap();
     let one = streams.attach(first, None).unwrap();
-    // The only open request.
+    // The message goes to the stream of the only open request.
     put(&mut streams, SAMPLING);
     assert_eq!(taken(&mut streams, first, one), [SAMPLING]);
     let second = open(&mut streams, &request(2, Some(9))).unwrap();
     let two = streams.attach(second, None).unwrap();
-    // Progress by its token, and with two open requests and no GET the newest one.
+    // Progress goes by its token; other messages, with two open requests and no GET, to the newest request.
     put(&mut streams, PROGRESS);
     put(&mut streams, LOG);
     assert_eq!(taken(&mut streams, second, two), [PROGRESS, LOG]);
-    // The client's own stream.
+    // With a GET they go to the client's own stream.
     let own = streams.attach(OWN, None).unwrap();
     put(&mut streams, SAMPLING);
     assert_eq!(taken(&mut streams, OWN, own), [LOG, SAMPLING]);
@@ -131,7 +131,8 @@ fn what_waits_and_what_is_kept_is_bounded() {
     }
     assert_eq!(waiting, 1000 / LOG.len());
     assert_eq!(taken(&mut streams, stream, reader).len(), waiting);
-    // One that is over the limit alone passes, and the others wait for it.
+    // A message that is over the limit by itself is taken when nothing else waits, and further ones have to
+    // wait.
     let large = LOG.replace("message", &"x".repeat(2000));
     assert!(matches!(put(&mut streams, &large), Put::Done));
     assert!(matches!(put(&mut streams, LOG), Put::Full));
@@ -140,7 +141,7 @@ fn what_waits_and_what_is_kept_is_bounded() {
         assert!(matches!(put(&mut streams, LOG), Put::Done));
     }
     assert!(streams.streams[&stream].events.len() <= KEPT + 1);
-    // An answer that nobody came back for makes room.
+    // An answer whose client did not come back is given up to make room.
     assert!(matches!(put(&mut streams, &large), Put::Full));
     taken(&mut streams, stream, reader);
     let gone = open(&mut streams, &request(2, None)).unwrap();
@@ -148,7 +149,7 @@ fn what_waits_and_what_is_kept_is_bounded() {
     put(&mut streams, &answered);
     assert!(matches!(put(&mut streams, &large), Put::Done));
     assert_eq!(streams.attach(gone, Some(0)), None);
-    // What nobody listens for is evicted, and told.
+    // When too many messages wait for a GET, the oldest are removed and returned.
     let mut streams = Streams::new(1 << 20, true);
     let mut evicted = 0;
     for _ in 0..UNHEARD + 5 {
@@ -172,7 +173,7 @@ fn what_there_is_no_memory_for_is_not_kept() {
         let taken = streams.take(stream, reader, |size| budget.charge(size));
         assert!(matches!(taken, Taken::Event(_)));
     }
-    // The second one could not be kept: what came after the first is not whole any more.
+    // The second event could not be kept: a client that has only the first cannot resume without a gap.
     assert_eq!(budget.used(), 0);
     assert_eq!(streams.attach(stream, Some(1)), None);
     assert!(streams.attach(stream, Some(2)).is_some());
@@ -210,8 +211,8 @@ fn an_answer_waits_for_a_client_whose_connection_broke_before_anything_came() {
     streams.check();
 }
 
-/// A message was charged until its last part was made, and not until that had left: what waits for its reader in the
-/// queue of a socket keeps all of it in memory.
+/// A message is charged until its last part has left, and not only until that part was made: a part that
+/// waits in the queue of a socket keeps all of the message in memory.
 // MCPH-7
 #[test]
 fn what_is_sent_is_charged_until_the_last_part_of_it_has_left() {
@@ -235,7 +236,7 @@ fn what_is_sent_is_charged_until_the_last_part_of_it_has_left() {
     }
 }
 
-/// Streams that had ended stayed for a minute each, and all of them were looked at for each message.
+/// Otherwise streams that have ended stay for a minute each, and each message looks at all of them.
 #[test]
 fn a_stream_of_which_nothing_is_left_is_forgotten_at_once() {
     let mut streams = Streams::new(1 << 20, true);

@@ -59,7 +59,7 @@ fn a_cut_after_every_frame_in_turn_loses_and_repeats_nothing() {
 // TUN-1, TUN-9
 #[test]
 fn a_cut_after_each_few_frames_loses_and_repeats_nothing() {
-    // With the two frames that resume a session a line has two more than these.
+    // Each line also carries the two frames that resume the session.
     for every in 1..20 {
         let cuts: Vec<u64> = (1..4000).map(|cut| cut * every).collect();
         run(&cuts);
@@ -131,7 +131,7 @@ fn an_application_that_does_not_read_holds_up_its_own_direction_alone() {
         world.server.send(world.now, text);
     }
     world.settle();
-    // The window of the other direction is full, and all that it holds is here.
+    // The direction to the server is not held up; the one to the client stops with a full window.
     assert!(world.server.got == texts, "{}", world.server.got.len());
     assert!(world.client.got.is_empty());
     assert!(world.client.machine.received().frames >= 16);
@@ -218,8 +218,8 @@ fn a_session_without_a_line_waits_for_its_time_and_says_why_it_ends() {
     );
 }
 
-/// A frame in parts goes on where the last line ended, so that lines of three frames (two resume the
-/// session) are enough.
+/// A frame in parts continues where the last line ended, so that it arrives even if each line carries only
+/// three frames, two of which resume the session.
 // TUN-9
 #[test]
 fn parts_of_a_frame_that_arrived_are_not_sent_again() {
@@ -292,8 +292,8 @@ fn a_gateway_that_begins_a_frame_anew_is_understood() {
     }
 }
 
-/// Lines that end before anything passes: the session does not go on for ever, whether the frame was on the
-/// line or not, and one that has nothing to send is kept.
+/// Lines that end before anything passes: the session ends with a reason, whether its frame was on the line
+/// or not. A session that has nothing to send is kept.
 // TUN-9
 #[test]
 fn lines_that_carry_nothing_end_a_session_by_name() {
@@ -334,7 +334,8 @@ fn lines_that_carry_nothing_end_a_session_by_name() {
     }
 }
 
-/// What the other end found out is kept once a frame came within it, and never below the least cap.
+/// The cap that the other end found out is kept once a frame came within it, and is never below the least
+/// cap.
 // TUN-8
 #[test]
 fn a_cap_that_the_other_end_found_out_is_kept_when_a_frame_or_a_part_came() {
@@ -349,7 +350,7 @@ fn a_cap_that_the_other_end_found_out_is_kept_when_a_frame_or_a_part_came() {
         .unwrap();
     assert_eq!(machine.poll_told(), Some(4096));
     assert_eq!(machine.poll_told(), None);
-    // Frames that were made before come in parts, and a short session has no others.
+    // Frames that were made for a larger cap come in parts, and a short session has no others.
     machine.handle_told(60_000);
     let part = Control::Part {
         at: 0,

@@ -1,4 +1,4 @@
-//! What a hostile other end may try.
+//! Tests of what a hostile other end may try.
 
 use super::*;
 
