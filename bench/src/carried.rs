@@ -1,4 +1,4 @@
-//! Measures our own code: sends messages from one link to another.
+//! Measures this project's code: sends messages from one link to another.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -85,12 +85,12 @@ pub fn settings() -> Vec<Setting> {
 }
 
 impl Setting {
-    /// What its messages are made of.
+    /// The contents of its messages.
     pub fn contents(&self) -> &'static [Content] {
         self.contents
     }
 
-    /// The size of a piece of text without escapes: the kernels work on as much at a time.
+    /// The bytes in a piece of text without escapes: the kernels work on the same number at a time.
     pub fn piece_bytes(&self, message: usize) -> usize {
         match self.cap.count {
             Count::Piece if self.cap.max == 0 => message,
@@ -120,8 +120,8 @@ impl Setting {
         })
     }
 
-    /// The seconds from sending a message to its first frame; `None` if it takes only one, or more than the
-    /// format has numbers for.
+    /// The seconds from sending a message to its first frame; `None` if the message takes only one frame, or
+    /// more than the format has numbers for.
     pub fn first_frame(&self, message: &Bytes) -> Option<f64> {
         let (mut sender, _) = self.pair();
         let (now, mut frame) = (Instant::now(), Vec::new());

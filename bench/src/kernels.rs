@@ -1,7 +1,7 @@
 //! The limits: the work that the rules of a wire demand, done by the fastest libraries.
 //!
 //! Each function takes the message and the size of a piece, and returns the ways to do the work: the
-//! fastest counts. As in our own code, frames are made in one reused buffer, and each message is
+//! fastest counts. As in this project's code, frames are made in one reused buffer, and each message is
 //! assembled in a new one.
 
 use base64::Engine;
@@ -28,7 +28,7 @@ pub fn memcpy_rate() -> f64 {
     from.len() as f64 / best / 1e9
 }
 
-/// Encoding and decoding base64 with either of two libraries, checking UTF-8, and one parse without copying.
+/// Encodes and decodes base64 with either of two libraries, checks UTF-8, and parses once without copying.
 pub fn ahp(message: &[u8], piece: usize) -> Vec<Work<'_>> {
     let (simd_out, simd_in) = (Simd::standard(PAD), Simd::standard(PAD));
     let turbo = base64_turbo::STANDARD;
@@ -54,7 +54,7 @@ fn coded_and_back<'a>(
     encode: impl Fn(&[u8], &mut [u8]) -> usize + 'a,
     decode: impl Fn(&[u8], &mut [u8]) -> Option<usize> + 'a,
 ) -> Work<'a> {
-    // Written to once, like a reused frame buffer.
+    // Initialised, like a reused frame buffer.
     let mut frame = vec![1; piece.min(message.len()).div_ceil(3) * 4];
     Box::new(move || {
         let mut whole = Vec::with_capacity(message.len() + 2);
@@ -72,12 +72,12 @@ fn coded_and_back<'a>(
     })
 }
 
-/// Escaping and unescaping with either of two libraries, and checking UTF-8.
+/// Escapes and unescapes with either of two libraries, and checks UTF-8.
 pub fn tywrap(message: &[u8], piece: usize) -> Vec<Work<'_>> {
     escape_and_back(message, piece, |_| {})
 }
 
-/// The work of [`tywrap`], and SHA-256 twice.
+/// Does the work of [`tywrap`], and SHA-256 twice.
 pub fn cep22(message: &[u8], piece: usize) -> Vec<Work<'_>> {
     escape_and_back(message, piece, |message| {
         std::hint::black_box(Sha256::digest(message));
@@ -85,7 +85,7 @@ pub fn cep22(message: &[u8], piece: usize) -> Vec<Work<'_>> {
     })
 }
 
-/// Two copies: into a frame, and out of it.
+/// Copies twice: into a frame, and out of it.
 pub fn copies(message: &[u8], piece: usize) -> Vec<Work<'_>> {
     let piece = piece.min(message.len());
     let mut frame = vec![1; piece];

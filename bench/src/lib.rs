@@ -1,4 +1,4 @@
-//! What the benchmarks of the pure wires share: messages, our own code, and the libraries it is compared with.
+//! What the benchmarks of the pure wires share: messages, this project's code, and the libraries to compare.
 
 pub mod carried;
 pub mod kernels;
@@ -16,11 +16,11 @@ pub fn time<T>(work: impl FnOnce() -> T) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// The processor time of all threads of this process so far, in seconds. What the kernel does for a connection
-/// is a part of it.
+/// The processor time of all threads of this process so far, in seconds, including the kernel's work for its
+/// connections.
 ///
 /// # Errors
-/// Where the system has no such files: on others than Linux.
+/// If the system has no such files: they exist on Linux only.
 pub fn processor_time() -> std::io::Result<f64> {
     let mut nanoseconds = 0;
     for thread in std::fs::read_dir("/proc/self/task")? {

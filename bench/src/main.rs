@@ -12,12 +12,12 @@ use breakbulk_bench::payload::Content;
 use breakbulk_bench::{kernels, time};
 use report::{Report, Row};
 
-/// Each figure is the best of as many runs as fit into this time, and of no fewer than this.
+/// Each figure is the best of as many runs as fit into this time, but at least this many.
 const TIME: Duration = Duration::from_millis(400);
 const RUNS: usize = 7;
 
-/// Small messages are timed together until they have so many bytes: reading the clock takes as long as a
-/// small message.
+/// Small messages are timed together until they have this many bytes: reading the clock takes as long as one
+/// of them.
 const TOGETHER: usize = 64 << 10;
 
 /// The size of the message whose first frame is timed.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 pub enum Content {
     /// Plain letters: nothing to escape.
     Ascii,
-    /// Three bytes a character.
+    /// Characters of three bytes.
     Cjk,
     /// Source code inside JSON: a quote or a backslash every few bytes.
     Quotes,

@@ -12,7 +12,7 @@ enum Allowed {
     Over(f64),
 }
 
-/// What is acceptable for small messages, and for those of 16 MiB.
+/// The limit for small messages, and for those of 16 MiB.
 fn allowed(wire: &str, size: &str) -> Option<Allowed> {
     match (size, wire) {
         ("256 B" | "1 KB", "loro" | "vscode") => Some(Allowed::Over(200.0)),

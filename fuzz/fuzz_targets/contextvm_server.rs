@@ -3,5 +3,5 @@
 use breakbulk_fuzz::{Input, contextvm_server};
 use libfuzzer_sys::fuzz_target;
 
-// Events from several keys, outcomes of publications, answers, and a clock.
+// Events from several keys, outcomes of publications, answers, and time.
 fuzz_target!(|bytes: &[u8]| contextvm_server::check(Input::new(bytes)));

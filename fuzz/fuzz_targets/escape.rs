@@ -3,8 +3,8 @@
 use breakbulk_escape::{Escapes, base64, count, escape, portable, unescape};
 use libfuzzer_sys::fuzz_target;
 
-// The wide code and the portable code agree on any bytes, and with serde_json on any text; base64 is read as what
-// it was made of, and in no other form.
+// The wide and the portable code agree on any bytes, and with serde_json on any text; base64 decodes to what
+// was encoded, and is accepted in no other form.
 fuzz_target!(|bytes: &[u8]| {
     both_agree(bytes);
     each_base64_has_one_meaning(bytes);
@@ -26,7 +26,7 @@ fn both_agree(bytes: &[u8]) {
     assert_eq!(count(bytes), portable::count(bytes));
     assert_eq!(bytes.len() + itself + letter + 5 * unicode, wide.len());
     for raw in [bytes, &wide] {
-        // No room to spare, and something before it.
+        // No spare capacity, and something before the output.
         let mut out = Vec::with_capacity(1 + raw.len());
         out.push(b'!');
         let (mut other, capacity) = (vec![b'!'], out.capacity());

@@ -15,7 +15,7 @@ fuzz_target!(|text: &str| {
             let written = control.to_json();
             assert!(Control::is_control(written.as_bytes()));
             assert_eq!(Control::read(written.as_bytes()), Ok(control));
-            // A general parser finds the method, and no id. What it cannot hold (1e999, deep nesting) is JSON all the same.
+            // If a general parser can hold the text (not 1e999, deep nesting), it finds a method and no id.
             if let Ok(value) = serde_json::from_str::<serde_json::Value>(text) {
                 let method = value["method"].as_str().expect("a method");
                 assert!(method.starts_with("breakbulk/"), "{method}");
@@ -41,7 +41,7 @@ fn own_words(text: &str) {
             .is_some_and(|method| is_tunnel_end(&method))
     );
     assert!(TUNNEL.is_ascii());
-    // As it is written between the quotes of a JSON string.
+    // The text as it is written between the quotes of a JSON string.
     let Ok(method) = serde_json::from_str::<String>(&format!("\"{text}\"")) else {
         return;
     };

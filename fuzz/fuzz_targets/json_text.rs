@@ -8,7 +8,7 @@ fuzz_target!(|bytes: &[u8]| {
         writes_as_serde_does(text);
         reads_as_serde_does(text);
     }
-    // No JSON, and no text: it must only not panic.
+    // Neither JSON nor text: it only must not panic.
     let mut any = Vec::new();
     escape(bytes, &mut any);
     drop(unescape(bytes, &mut Vec::new()));

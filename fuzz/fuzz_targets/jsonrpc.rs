@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(&text[range_in(text, body.get())], body.get());
         }
     }
-    // Whatever a general parser takes, ours takes and reads the same; it has no bound on depth.
+    // Whatever a general parser accepts is accepted and read the same here, where depth has no limit.
     let Ok(value) = serde_json::from_str::<Value>(text) else {
         return;
     };

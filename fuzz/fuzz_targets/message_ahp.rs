@@ -23,7 +23,7 @@ fn raw(json: &str) -> &RawValue {
     serde_json::from_str(json).expect("our own JSON")
 }
 
-/// Every reader takes anything, and what can be written again says the same.
+/// Every reader accepts anything without a panic, and what is written again has the same meaning.
 fn read(value: &RawValue) {
     let _ = InitializeParams::read(value).map(|params| params.chunking());
     let _ = InitializeResult::read(value).map(|result| result.snapshots.for_each(snapshot));
@@ -47,7 +47,7 @@ fn read(value: &RawValue) {
         assert_eq!(again.and_then(MessageTooLarge::read), Some(error));
     }
     if let Some(elements) = Elements::of(value) {
-        // A general parser has a bound on depth and on numbers; ours has none.
+        // A general parser limits depth and numbers; this one does not.
         if let Ok(values) = serde_json::from_str::<Vec<serde_json::Value>>(value.get()) {
             assert_eq!(elements.count(), values.len());
             let texts = values.iter().all(serde_json::Value::is_string);
@@ -72,7 +72,7 @@ fn snapshot(value: &RawValue) {
     }
 }
 
-/// An edited message is a message, says what was put in, and stays as it is if edited again.
+/// An edited message is valid, contains what was put in, and does not change when edited again.
 fn edit(text: &str) {
     let chunking = Chunking::default();
     if let Some(edited) = with_chunking(text, &chunking) {

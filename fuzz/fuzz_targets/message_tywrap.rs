@@ -98,7 +98,7 @@ fn failed(id: i64, body: &ErrorBody<'_>) {
     }
 }
 
-/// What a bridge answers to nonsense is itself a good answer.
+/// What a bridge answers to an invalid request is itself a valid answer.
 fn refused(fault: &DecodeError) {
     let line = fault.reply(Style::Ascii);
     check_line(&line, Style::Ascii);
@@ -106,7 +106,7 @@ fn refused(fault: &DecodeError) {
     assert_eq!(reply.id, fault.id);
 }
 
-/// Every message is one line; a bridge's is ASCII.
+/// Every message is one line; a bridge's message is ASCII.
 fn check_line(line: &str, style: Style) {
     assert!(style == Style::Compact || line.is_ascii());
     assert!(style == Style::Compact || !line.contains(['\n', '\r']));

@@ -9,10 +9,10 @@ use libfuzzer_sys::fuzz_target;
 /// Bytes of a frame.
 const LIMIT: usize = 300;
 
-/// What the decoder may hold beside a frame: what is read at a time, and headers.
+/// What the decoder may hold in addition to a frame: bytes read ahead, and headers.
 const BESIDE: usize = 72 << 10;
 
-// The first byte is the mode, the next ones say where the stream is cut, over and over.
+// The first byte is the mode, the next ones give the lengths of reads, repeated over and over.
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let mode = input.byte();
@@ -45,13 +45,13 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(skips && *limit == LIMIT && *size > LIMIT as u64);
                 assert!(*size <= stream.len() as u64);
             }
-            // It is shown to people, whatever the peer wrote.
+            // The error is shown to people, whatever the peer wrote.
             Err(error) => assert!(!error.closed().reason.is_empty()),
         }
     }
 });
 
-/// Frames that were written by the framing's own rule come back.
+/// Frames written by the rule of the framing are read back unchanged.
 fn written(framing: Framing, cuts: &Cuts, mut input: Input<'_>) {
     let (mut stream, mut frames) = (Vec::new(), Vec::new());
     while !input.is_empty() {
@@ -60,7 +60,7 @@ fn written(framing: Framing, cuts: &Cuts, mut input: Input<'_>) {
             .filter(|char| !char.is_control())
             .take(80)
             .collect();
-        // A JSON string is no header, and is whole.
+        // A JSON string is not a header, and is complete.
         let frame = format!("\"{text}\"");
         let (before, after) = framing.around(frame.len());
         stream.extend([before.as_bytes(), frame.as_bytes(), after.as_bytes()].concat());
@@ -71,7 +71,7 @@ fn written(framing: Framing, cuts: &Cuts, mut input: Input<'_>) {
     assert_eq!(found, expected.collect::<Vec<_>>());
 }
 
-/// All that is found to the end of the input; an error that is not skipped is the last.
+/// All frames and errors to the end of the input; an error that is not skipped is the last.
 fn read(framing: Framing, skips: bool, reads: &[&[u8]]) -> Vec<Result<Bytes, Unreadable>> {
     let mut decoder = Decoder::new(framing, LIMIT);
     decoder.skip_oversized(skips.then_some(&["id", "method"]));

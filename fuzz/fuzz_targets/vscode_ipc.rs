@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 4096;
 
-// The first bytes say where the stream is cut, over and over.
+// The first bytes give the lengths of reads, repeated over and over.
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let cuts: Vec<usize> = input.slice().iter().map(|&cut| usize::from(cut)).collect();

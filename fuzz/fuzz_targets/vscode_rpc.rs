@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut written = Vec::new();
     encode(&message, &mut written).expect("it came in a message");
     assert_eq!(Ok(written.len()), encoded_len(&message));
-    // The original tolerates bytes behind the end; there is nothing else that could differ.
+    // The original ignores bytes after the end; nothing else can differ.
     assert!(bytes.starts_with(&written));
     assert_eq!(
         decode(written.into(), &Limits::default()).as_ref(),
@@ -24,8 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
     values(&message);
 });
 
-/// What JSON and buffers mean survives being written again. Compared as it is written the second
-/// time: JavaScript has numbers (NaN, -0, 1e999) that do not come back as they went.
+/// The values of JSON and buffers survive being written again. They are compared after the second write:
+/// some of JavaScript's numbers (NaN, -0, 1e999) change when they are written.
 fn values(message: &RpcMessage) {
     let uris = StockTransformer {
         authority: "h".into(),

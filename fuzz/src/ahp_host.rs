@@ -1,5 +1,5 @@
-//! Sequences of inputs to an AHP host: clients that come, say anything, read or do not, and leave; actions
-//! that are published; a clock. What one input makes the host send, hold and work on is bounded.
+//! Sequences of inputs to an AHP host: clients that connect, send anything, read or do not, and leave;
+//! actions that are published; time. What one input makes the host send, hold and work on is bounded.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,11 +22,11 @@ const CLIENTS: usize = 3;
 const QUEUED: usize = 8000;
 const REPLAY: usize = 3000;
 const SUBSCRIPTIONS: usize = 4;
-/// The state of a channel; also more than a short message that the host writes itself.
+/// Bytes of a channel's state; also more than a short message that the host itself writes.
 const STATE: usize = 300;
 const BUDGET: usize = 200_000;
 
-/// Channels whose states are as long as they may be, and a log with room.
+/// Channels with states of the largest size, and the queue of actions.
 struct App(RefCell<Pending>);
 
 impl Channels for App {
@@ -153,8 +153,8 @@ impl World {
         self.tell(0);
     }
 
-    /// A client's frame, which may cause at most one state per subscription, or one replay, and what a
-    /// short refusal of each of its bytes takes.
+    /// A client sends a frame, which may cause at most one state per subscription or one replay, and for each
+    /// of its bytes a short refusal.
     fn say(&mut self, at: usize, text: String) {
         let len = text.len();
         let Some(peer) = self.peers[at].as_mut().filter(|it| it.link.wants_frame()) else {
@@ -189,7 +189,7 @@ impl World {
 
     fn publish(&mut self, channel: &str, action: String) {
         if let Ok(action) = RawValue::from_string(action) {
-            // Refused if too much waits for the log.
+            // Refused if too many actions wait for the log.
             let _ = self
                 .app
                 .0
@@ -213,7 +213,7 @@ impl World {
         self.tell(0);
     }
 
-    /// Does the oldest work that the host gave out.
+    /// Does the oldest piece of work that the host handed out.
     fn work(&mut self) {
         let Some((client, work)) = self.works.pop_front() else {
             return;
@@ -241,7 +241,7 @@ impl World {
         self.tell(0);
     }
 
-    /// Does what the host says; one input of this length may cause so much and no more.
+    /// Does what the host asks for, and checks that an input of this length does not cause too much.
     fn tell(&mut self, len: usize) {
         let (mut sent, mut outputs) = (0, 0);
         while let Some(output) = self.host.poll_output() {
@@ -342,7 +342,7 @@ impl World {
     }
 }
 
-/// A message that a client might say, with numbers and names of the input.
+/// A message that a client might send, with numbers and names from the input.
 fn message(input: &mut Input<'_>) -> String {
     let (id, seq) = (input.byte(), input.number());
     let channel = input.pick(&[CHANNELS[0], CHANNELS[1], CHANNELS[2], "ahp-none:/", ""]);

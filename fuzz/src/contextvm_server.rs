@@ -1,5 +1,5 @@
-//! Sequences of events to a ContextVM server: keys that come and go, requests, chunks in any order,
-//! publications that fail, answers, a clock. What one event makes the machine publish and hold is bounded.
+//! Sequences of events at a ContextVM server: keys that come and go, requests, chunks in any order, failed
+//! publications, answers, time. What one event makes the machine publish and hold is bounded.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ struct World {
     start: Instant,
     now: Instant,
     events: u64,
-    /// Publications whose outcome is not told yet.
+    /// Publications whose outcome was not reported yet.
     published: VecDeque<PublishId>,
     /// Requests that the application has not answered.
     asked: VecDeque<(PublicKey, String)>,
@@ -149,8 +149,8 @@ impl World {
         len
     }
 
-    /// Takes what the machine has to publish and to tell: of one input, no more than a few events for
-    /// each peer, none over the cap.
+    /// Takes what the machine publishes and reports: one input causes no more than a few events for each
+    /// peer, and none over the cap.
     fn collect(&mut self, len: usize) {
         let mut count = 0;
         while let Some(publish) = self.machine.poll_publish(self.now) {

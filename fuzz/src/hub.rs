@@ -16,14 +16,14 @@ use bytes::Bytes;
 
 use crate::Input;
 
-/// Connections that were ever open; more add nothing.
+/// The most connections in one run; more find nothing new.
 const CHANNELS: usize = 8;
 
 /// The largest answer of a document.
 const ANSWER: usize = 4 << 10;
 
-/// What may be queued for a channel beyond its window: a message that begins below it, and the answers
-/// that are under way then.
+/// What may be queued for a channel beyond its window: a message that began below it, and the exports that
+/// were under way then.
 const BEYOND: usize = 3 * (ANSWER + (8 << 10));
 
 fn limits() -> Limits {
@@ -83,7 +83,7 @@ struct Task {
     origin: Option<(ChannelId, u64)>,
 }
 
-/// What waits for a peer to read, without the small replies that follow each of its own messages.
+/// What waits for a peer to read, not counting the small replies to each of its own messages.
 #[derive(Default)]
 struct Queue {
     messages: usize,
@@ -257,7 +257,7 @@ impl World {
         self.hub.handle_done(self.now, id, finished);
     }
 
-    /// Takes what the machine gives out, and checks that it is not too much.
+    /// Takes the machine's outputs, and checks that they are not too many.
     fn take(&mut self) {
         while let Some(output) = self.hub.poll_output() {
             match output {
@@ -294,7 +294,7 @@ impl World {
     }
 
     fn count(&mut self, channel: ChannelId, message: &ChannelMsg, bytes: usize) {
-        // One small reply for one small message of the peer, and what a deletion tells.
+        // A small reply to one small message of the peer, or the notice of a deletion.
         let reply = matches!(
             message,
             ChannelMsg::EstablishRequest { .. }
@@ -333,13 +333,13 @@ impl World {
         let most = limits.documents
             + limits.empty_documents
             + limits.empty_share * self.opened
-            // Tasks of a document keep it, and so does the application.
+            // Documents with unfinished tasks, and those that the application has open.
             + self.tasks.len()
             + self.local.len();
         assert!(documents <= most, "{documents} documents");
     }
 
-    /// All peers leave, all tasks end, the application closes its documents: nothing empty is left.
+    /// All peers leave, all tasks end, the application closes its documents: no empty document is left.
     fn end(mut self) {
         for channel in std::mem::take(&mut self.channels) {
             self.hub.close(channel);

@@ -1,8 +1,8 @@
-//! Choices from a fuzzer's input.
+//! Makes choices from a fuzzer's input.
 
-/// Takes numbers and slices from the front; once it is empty every choice is the first.
+/// Takes numbers and slices from the front; once the input is empty every choice is the first.
 ///
-/// Written down by hand rather than derived, so that a seed can be too.
+/// Written by hand rather than derived, so that a seed can be written by hand, too.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a>(&'a [u8]);
 
@@ -46,7 +46,7 @@ impl<'a> Input<'a> {
         choices[self.below(choices.len())]
     }
 
-    /// A small number, mostly; else one at the edge of what numbers can be.
+    /// Mostly a small number; otherwise one at a limit of a number type.
     pub fn number(&mut self) -> u64 {
         const EDGES: [u64; 8] = [
             65_535,
@@ -64,7 +64,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Bytes with their length in front.
+    /// Bytes preceded by their length.
     pub fn slice(&mut self) -> &'a [u8] {
         let len = usize::from(self.byte()).min(self.0.len());
         let (slice, rest) = self.0.split_at(len);
@@ -72,7 +72,7 @@ impl<'a> Input<'a> {
         slice
     }
 
-    /// All that is left.
+    /// The rest of the input.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

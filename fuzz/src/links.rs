@@ -1,8 +1,8 @@
-//! Two links and whatever may happen to them: frames of their own, made-up ones, lost and repeated
-//! ones, time, cancelling, changing limits. After every step each link must be within its numbers.
+//! Two links and anything that may happen to them: their own frames and invented ones, lost and repeated
+//! ones, time, cancelling, changed limits. After every step each link must be within its limits.
 //!
-//! The model beside each link is naive on purpose: it keeps everything that came in, and asks of a
-//! message only that it can be explained by it.
+//! The model beside each link is deliberately naive: it keeps everything that came in, and only demands that
+//! a delivered message can be explained by it.
 
 mod model;
 mod pieces;
@@ -20,7 +20,7 @@ use crate::Input;
 use crate::roundtrip::frame;
 use model::Side;
 
-/// Whose frames they are.
+/// The format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Ahp,
@@ -29,13 +29,13 @@ pub enum Format {
     Loro,
 }
 
-/// More steps than this teach a fuzzer nothing.
+/// The most steps of one run; more find nothing new.
 const STEPS: usize = 400;
 
-/// A frame is at most this large; made-up ones are far smaller.
+/// The largest frames; invented ones are far smaller.
 const CAPS: [usize; 5] = [180, 256, 420, 700, 1400];
 
-/// A JSON-RPC message that says this.
+/// A JSON-RPC message with this text.
 pub fn json_rpc(text: &str) -> Vec<u8> {
     let text = serde_json::to_string(text).expect("text");
     // A raw line break is legal between members, and lines cannot carry it.
@@ -43,7 +43,7 @@ pub fn json_rpc(text: &str) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0",{space}"method":"m","params":[{text}]}}"#).into_bytes()
 }
 
-/// Plays the input.
+/// Runs the steps of the input.
 pub fn run(format: Format, mut input: Input<'_>) {
     let mut world = World::new(format, &mut input);
     for _ in 0..STEPS {
@@ -152,7 +152,7 @@ impl World {
         self.sides[from].send(self.now, outgoing);
     }
 
-    /// Takes frames from one side to the other, or loses or repeats them on the way.
+    /// Moves frames from one side to the other, and loses or repeats some.
     fn carry(&mut self, from: usize, input: &mut Input<'_>) {
         let choice = input.byte();
         for _ in 0..=choice & 15 {
@@ -167,7 +167,7 @@ impl World {
                 12 => (0, Sent::Ok),
                 13 => (0, Sent::Failed),
                 14 => (0, Sent::TooLarge),
-                // The transport is silent for good.
+                // The transport never reports the outcome.
                 _ => {
                     self.sides[1 - from].receive(self.now, frame);
                     continue;
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// A frame as our writer would write it, of a transfer that nobody planned.
+    /// An invented frame, as the wire writes it, of a transfer that no side planned.
     fn made_up(&mut self, input: &mut Input<'_>) -> Frame {
         let kind = input.byte();
         let key = &self.keys[usize::from(kind & 3)];
@@ -219,7 +219,7 @@ impl World {
         if self.format == Format::Loro {
             return Frame::Binary(bytes.into());
         }
-        // The same in a form that is not our own.
+        // The same frame in a form that the wire itself does not write.
         if kind & 64 != 0 && bytes.first() == Some(&b'{') {
             bytes.insert(1, b' ');
         }
@@ -232,7 +232,7 @@ impl World {
         assert_eq!(self.budget.used(), used, "the process's budget");
     }
 
-    /// What is still on its way arrives, unless somebody disturbed it.
+    /// Delivers what is still under way, then checks that undisturbed sides lost nothing.
     fn settle(mut self) {
         for _ in 0..2000 {
             let mut moved = false;
@@ -254,7 +254,7 @@ impl World {
         let [one, other] = &mut self.sides;
         one.check_delivery_to(other);
         other.check_delivery_to(one);
-        // In the end time ends everything that a timer watches, and nothing is left behind.
+        // In the end timers end everything that they watch, and nothing is left behind.
         for side in &mut self.sides {
             side.close();
             side.drop_messages();
@@ -295,7 +295,7 @@ impl Format {
         }
     }
 
-    /// The names that transfers get, few enough to collide.
+    /// The keys of transfers, few enough to collide.
     fn keys(self) -> [Key; 4] {
         match self {
             Self::Ahp | Self::Cep22 => {

@@ -1,4 +1,4 @@
-//! A session of VSCode's RPC over `ipc.net`: what a hostile peer writes, and our own doings between.
+//! A session of VSCode's RPC over `ipc.net`: what a hostile peer writes, and this side's actions in between.
 
 mod framing;
 mod session;
@@ -10,15 +10,15 @@ use crate::streams::Cuts;
 use framing::Framing;
 use session::{Outcome, Session};
 
-/// What is done at a place in the stream, by one byte.
+/// An action at a place in the stream, given by one byte.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// So many bytes come before it.
+    /// The number of bytes before it.
     after: usize,
     what: u8,
 }
 
-/// Plays the stream in one read per stretch, then cut: nothing may differ, and no limit may give way.
+/// Runs the stream with one read per part, then in other reads: nothing may differ, and every limit holds.
 pub fn check(mut input: Input<'_>) {
     let persistent = input.flag();
     let cuts = Cuts::new(&mut input);
@@ -55,7 +55,7 @@ fn play<'a>(
 
 fn read(session: &mut Session, reads: Vec<&[u8]>) {
     for read in reads {
-        // What lies behind an error is nobody's.
+        // Bytes after an error are ignored.
         if !session.read(Bytes::copy_from_slice(read)) {
             return;
         }

@@ -28,10 +28,10 @@ use message::{Message, Unreadable, chosen_version};
 use streams::{OWN, Streams, Taken};
 use text::EventText;
 
-/// The longest line that is no data, as the reader has it.
+/// The longest line that is not data, as in the reader.
 const LINE: usize = 4 << 10;
 
-/// An event stream, read at once and in any parts: the same events, within the limit.
+/// Reads an event stream at once and in any parts: the events are the same, within the limit.
 pub fn event_stream(mut input: Input<'_>) {
     let limit = input.pick(&[0, 1, 7, 64, 1000, 65536]);
     let step = 1 + input.below(16);
@@ -52,18 +52,18 @@ fn read(stream: &[u8], limit: usize, step: usize) -> Vec<Event> {
     let (mut reader, mut events) = (Reader::new(limit), Vec::new());
     for part in stream.chunks(step) {
         reader.feed(part, |event| events.push(event));
-        // What it holds of an event that is not whole.
+        // What the reader holds of an incomplete event.
         assert!(reader.held() <= 2 * (limit + LINE) + 64, "{}", reader.held());
     }
     events
 }
 
-/// What is written is read back; line breaks in the data are white space there.
+/// A written event is read back; line breaks in the data count as white space there.
 fn written(data: &[u8]) {
     let data = Bytes::copy_from_slice(data);
     let most = 1 + data.len() % 7;
     let chunks: Vec<Bytes> = EventText::new(Some("7-8"), data.clone(), most).collect();
-    // A line break makes seven bytes of one.
+    // A line break takes up to seven bytes.
     assert!(chunks.len() <= 3 + 2 * data.len());
     let event = chunks.concat();
     let mut expected = data.to_vec();
@@ -81,7 +81,7 @@ fn written(data: &[u8]) {
     assert_eq!(primer.len(), 2, "{primer:?}");
 }
 
-/// The body of a POST.
+/// Reads the body of a POST.
 pub fn body(bytes: &[u8]) {
     let json = serde_json::from_slice::<&RawValue>(bytes);
     match Message::read(bytes) {
@@ -100,7 +100,7 @@ pub fn body(bytes: &[u8]) {
 
 fn check(message: &Message) {
     for request in message.requests() {
-        // What is put into an answer is one JSON value, and so is what ids are compared by.
+        // What is put into an answer, and what ids are compared by, is one JSON value each.
         for id in [&request.id, &request.key] {
             let id: &RawValue = serde_json::from_str(id).expect("an id is JSON");
             assert!(!id.get().starts_with(['{', '[']), "{id}");
@@ -117,8 +117,8 @@ fn check(message: &Message) {
     }
 }
 
-/// The streams of a session: clients open, read, leave, come again and cancel, and a server says what it likes.
-/// What waits and what is kept is bounded and charged, and nothing of it is left in the end.
+/// The streams of a session: clients open, read, leave, return and cancel, and a server sends anything.
+/// What waits and what is kept is bounded and charged, and nothing is left in the end.
 pub fn streams(mut input: Input<'_>) {
     let limit = input.pick(&[0, 100, 1000, 1 << 20]);
     let (budget, kept) = (Budget::new(1 << 20), Budget::new(input.pick(&[0, 200, 1 << 20])));
@@ -167,7 +167,7 @@ pub fn streams(mut input: Input<'_>) {
                     drop(streams.abandon(stream));
                 }
             }
-            // What was sent leaves.
+            // A sent message is dropped.
             9 => drop(sent.pop()),
             _ => now += Duration::from_secs(40),
         }
@@ -187,7 +187,7 @@ fn request(input: &mut Input<'_>) -> String {
     }
 }
 
-/// What a server says.
+/// A message of a server.
 fn said(input: &mut Input<'_>) -> String {
     let (id, fill) = (input.below(8), "x".repeat(input.below(256)));
     match input.below(5) {

@@ -1,10 +1,10 @@
-//! The checks of one frame.
+//! Checks the reading of one frame.
 
 use breakbulk_link::{Assembled, Fault, Frame, Inbound, Piece, Shape, Wire};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// Reads the same bytes as text and as a binary frame, in both of the wire's ways.
+/// Reads the same bytes as a text and as a binary frame, by both readers of the wire.
 pub fn check(wire: &dyn Wire, bytes: &[u8]) {
     let bytes = Bytes::copy_from_slice(bytes);
     for frame in [Frame::Text(bytes.clone()), Frame::Binary(bytes)] {
@@ -31,8 +31,8 @@ pub fn check(wire: &dyn Wire, bytes: &[u8]) {
     }
 }
 
-/// A piece in the wire's own form may be misread only if its data cannot be decoded: a link turns to
-/// the general reading then, and only then.
+/// A piece that the canonical reader accepts may be wrong only if its data cannot be decoded: then, and
+/// only then, a link uses the general reader.
 fn check_canonical(wire: &dyn Wire, piece: &Piece<'_>, read: &Result<Inbound<'_>, Fault>) {
     let Some(data) = decode(wire, piece) else {
         return;
@@ -47,7 +47,7 @@ fn check_canonical(wire: &dyn Wire, piece: &Piece<'_>, read: &Result<Inbound<'_>
     assert_eq!(Some(data), decode(wire, general));
 }
 
-/// The data of a piece, if it can be decoded, behind what was there already.
+/// The data of a piece, if it can be decoded, appended to existing bytes.
 fn decode(wire: &dyn Wire, piece: &Piece<'_>) -> Option<Vec<u8>> {
     const BEFORE: &[u8] = b"before";
     let mut buffer = BEFORE.to_vec();
@@ -59,7 +59,7 @@ fn decode(wire: &dyn Wire, piece: &Piece<'_>) -> Option<Vec<u8>> {
     Some(data.to_vec())
 }
 
-/// Ranges lie in the message and hold JSON.
+/// Checks that the ranges are within the message and contain JSON.
 fn check_shape(message: &[u8], shape: &Shape) {
     let json = |range: &std::ops::Range<usize>| {
         let text = std::str::from_utf8(&message[range.clone()]).expect("whole characters");

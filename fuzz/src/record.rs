@@ -1,4 +1,4 @@
-//! Files of `gateway --record`, which anybody may have written, and the frames that are named in them.
+//! Files of `gateway --record`, which anybody may have written, and the naming of frames in them.
 
 use breakbulk_gateway::record::{Entry, Found, Namer, Note, RecordReader, words};
 use breakbulk_link::Frame;
@@ -18,11 +18,11 @@ pub fn read(file: &[u8]) {
             again(&entry);
         }
     }
-    // A packet takes 32 bytes at least, and nothing is made of nothing.
+    // A packet takes at least 32 bytes, and what is read is bounded by the file's size.
     assert!(entries * 32 <= file.len() && bytes <= file.len() * 8 + 64 * entries);
 }
 
-/// What was read can be written and read again, and is shown.
+/// An entry that was read can be written and read again, and shown.
 fn again(entry: &Entry) {
     let text = serde_json::to_string(&entry.note).expect("it was read from JSON");
     let note: Note = serde_json::from_str(&text).expect("it is the same");
@@ -30,7 +30,7 @@ fn again(entry: &Entry) {
     assert!(!entry.note.summary().is_empty());
 }
 
-/// Names a frame, as text and as bytes, and its successor.
+/// Names a frame, as text and as bytes, and then a second one.
 pub fn name(frame: &[u8]) {
     let mut namer = Namer::default();
     let half = frame.len() / 2;

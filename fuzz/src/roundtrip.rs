@@ -1,5 +1,5 @@
-//! Any message under any cap, on any wire: either an error that names what to change, or frames
-//! under the cap that give the message back.
+//! Any message under any cap, on any wire: either an error that says what to change, or frames within the
+//! cap that give the message back.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use breakbulk_wire::{Ahp, Cep22, Layout, Loro, Stream, Style, Tywrap, nostr_cap}
 use crate::Input;
 use crate::links::json_rpc;
 
-/// Enough for many pieces under any of the caps.
+/// Long enough for many pieces under any of the caps.
 const LONGEST: usize = 4000;
 
 /// One way to send a message.
@@ -31,7 +31,7 @@ pub fn check(mut input: Input<'_>) {
     let case = choose(&mut input);
     if let Err(SendError::CapTooSmall { cap, needed }) = send(&case, case.cap) {
         assert!(needed > cap);
-        // The advice must be good: a person who follows it is not told the same again.
+        // The advice must work: a person who follows it does not get the same error again.
         if case.cap.cut_above.is_none() {
             let advised = Cap {
                 max: needed,
@@ -88,11 +88,11 @@ fn choose(input: &mut Input<'_>) -> Case {
         ),
         _ => (Arc::new(Loro), Loro::rules(), named),
     };
-    // A relay that wraps frames carries text, and the binary wire has no escapes to count.
+    // A relay that wraps frames carries text; binary frames have no escapes to count.
     if wire.carries() == Carries::Binary && cap.escapes() {
         cap = Cap::frame(max);
     }
-    // A CEP-22 sender that knows nothing of its peer asks for leave first.
+    // A CEP-22 sender that knows nothing of its peer waits for `accept` first.
     let peer = if format == 2 && style & 1 == 1 {
         PeerSupport::Unknown
     } else {
@@ -148,7 +148,7 @@ fn send(case: &Case, cap: Cap) -> Result<(), SendError> {
             "{:?}: frame {frames} gave {received:?}",
             case.wire
         );
-        // The only frame that comes back is leave to go on.
+        // The only frame that comes back is an `accept`.
         while let Some(transmit) = far.poll_transmit(now, &mut out) {
             assert_eq!(transmit.kind, FrameKind::Accept);
             near.handle_frame(now, self::frame(&transmit, std::mem::take(&mut out)));
@@ -175,7 +175,7 @@ fn send(case: &Case, cap: Cap) -> Result<(), SendError> {
     Ok(())
 }
 
-/// What a transport makes of a frame.
+/// A frame as a transport makes it.
 pub(crate) fn frame(transmit: &Transmit, bytes: Vec<u8>) -> Frame {
     match transmit.carries {
         Carries::Text => Frame::Text(bytes.into()),
@@ -183,7 +183,7 @@ pub(crate) fn frame(transmit: &Transmit, bytes: Vec<u8>) -> Frame {
     }
 }
 
-/// Counts a frame as the transport would, in a way of its own.
+/// Counts a frame as the transport would, by code of its own.
 fn check_size(case: &Case, cap: &Cap, transmit: &Transmit, frame: &Frame) {
     let bytes = frame.bytes();
     let size = match cap.count {
@@ -193,7 +193,7 @@ fn check_size(case: &Case, cap: &Cap, transmit: &Transmit, frame: &Frame) {
             let escaped = serde_json::to_string(text).expect("text").len() - 2;
             cap.counted(escaped)
         }
-        // The envelope is free. Formats without such a cap of their own count all of it.
+        // The envelope does not count. Formats without such a cap count all of it.
         Count::Piece => match case.wire.read(frame) {
             Ok(Inbound::Piece(piece)) if case.wire.name() != "ahp" => {
                 let mut data = Vec::new();

@@ -1,5 +1,5 @@
-//! The routes of an HTTP server among hostile clients: requests of any kind in any order, bodies that
-//! never end, answers that nobody reads. Every request is answered, and what it holds comes back.
+//! The routes of an HTTP server with hostile clients: requests of any kind in any order, bodies that never
+//! end, answers that are not read. Every request is answered, and what it holds is given back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,25 +20,25 @@ use tower_service::Service;
 
 use crate::Input;
 
-/// More steps than this teach a fuzzer nothing.
+/// The most steps of one run; more find nothing new.
 const STEPS: usize = 200;
 
 /// Connections that may be open at a time.
 const CONNECTIONS: usize = 4;
 
-/// Requests that are under way at a time; before another one, the first is given up.
+/// Requests under way at a time; before a further one, the first is given up.
 const REQUESTS: usize = 16;
 
 /// The largest body of a POST.
 const BODY: usize = 2 << 10;
 
-/// What all may hold together.
+/// The memory that all may hold together.
 const MEMORY: usize = 64 << 10;
 
 /// An answer to a poll is complete once it has this many bytes.
 const ANSWER: usize = 1 << 10;
 
-/// The most that one answer may be: a poll's last message can begin below [`ANSWER`].
+/// The most bytes of one answer: a poll's last message can begin below [`ANSWER`].
 const ANSWER_MOST: usize = ANSWER + (2 << 10);
 
 /// The tasks of one connection: its driver, and the application's.
@@ -64,7 +64,7 @@ const HEADERS: [(&str, &str); 12] = [
     ("access-control-request-method", "POST"),
 ];
 
-/// Plays the input in paused time.
+/// Runs the steps of the input in paused time.
 pub fn check(input: Input<'_>) {
     let runtime = Builder::new_current_thread()
         .enable_time()
@@ -129,7 +129,7 @@ impl World {
                 }
                 _ => tokio::task::yield_now().await,
             }
-            // What was just given up ends first.
+            // Lets the tasks of a request that was just given up end first.
             for _ in 0..8 {
                 tokio::task::yield_now().await;
             }
@@ -160,7 +160,7 @@ impl World {
         }
         let body = body(input);
         let request = request.body(body).expect("a request");
-        // Its client closes the connection.
+        // The client of the first request closes its connection.
         if self.requests.len() == REQUESTS
             && let Some(first) = self.requests.pop_front()
         {
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// Looks at an answer; keeps the stream of one that has no end.
+    /// Handles an answer; keeps the stream of one that does not end.
     async fn look(&mut self, response: Response<Body>) {
         let (head, body) = response.into_parts();
         let status = head.status;
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Every request is answered in time, every connection ends with its client, and nothing is held.
+    /// Every request is answered in time, every connection ends with its client, and no memory is held.
     async fn end(mut self) {
         tokio::time::sleep(Duration::from_secs(600)).await;
         for request in std::mem::take(&mut self.requests) {
@@ -230,7 +230,7 @@ impl World {
     }
 }
 
-/// A body: whole, in pieces, or one that never ends.
+/// A body: complete, in parts, or without an end.
 fn body(input: &mut Input<'_>) -> Body {
     let mode = input.byte();
     let bytes = Bytes::from(input.slice().repeat(1 + usize::from(mode >> 4)));
@@ -250,7 +250,7 @@ fn body(input: &mut Input<'_>) -> Body {
     }
 }
 
-/// Takes every connection and every message, and sends one back for each.
+/// Accepts every connection and every message, and sends one message back for each.
 async fn application(mut arrivals: Arrivals, budget: Budget) {
     while let Some(arrival) = arrivals.next().await {
         tokio::spawn(converse(arrival, budget.clone()));
@@ -273,7 +273,7 @@ async fn converse(arrival: Arrival, budget: Budget) {
     while let Some(event) = connection.event().await {
         if let Event::Message(message) = event {
             connection.settle(message.id, Ok(()));
-            // A client that does not read loses its answers here, as any application may decide.
+            // A client that does not read loses its answers, as any application may decide.
             drop(connection.send(Outgoing::new(r#"{"heard":true}"#)));
         }
     }

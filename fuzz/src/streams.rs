@@ -1,16 +1,16 @@
-//! One stream, cut into reads in many ways.
+//! Cuts one stream into reads of many lengths.
 
 use crate::Input;
 
-/// So many reads are made at most; the rest of the stream is one more.
+/// The most reads with these lengths; the rest of the stream is one more read.
 const READS: usize = 4096;
 
-/// The lengths of reads, which come round again and again.
+/// The lengths of reads, repeated over and over.
 #[derive(Clone, Debug)]
 pub struct Cuts(Vec<usize>);
 
 impl Cuts {
-    /// From the front of the input.
+    /// Takes the lengths from the front of the input.
     pub fn new(input: &mut Input<'_>) -> Self {
         Self(input.slice().iter().map(|&cut| usize::from(cut)).collect())
     }

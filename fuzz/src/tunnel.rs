@@ -1,5 +1,5 @@
-//! A gateway between a program and a tunnel, both hostile: whatever they send, what one input causes is
-//! bounded, the session ends, and what it held comes back.
+//! A gateway between a hostile program and a hostile tunnel: what one input causes is bounded, the session
+//! ends, and the memory that it held is given back.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::Input;
 use crate::links::json_rpc;
 
-/// More steps than this teach a fuzzer nothing.
+/// The most steps of one run; more find nothing new.
 const STEPS: usize = 200;
 
 /// The largest message.
@@ -31,22 +31,22 @@ const MESSAGE: usize = 4 << 10;
 /// The largest frame.
 const FRAME: usize = 512;
 
-/// What both sides may hold together.
+/// The memory that both sides may hold together.
 const MEMORY: usize = 4 << 20;
 
-/// What the gateway may add for each message that came in: an error with a name of the sender's in it.
+/// What the gateway may add for each message that came in: an error that contains a name of the sender's.
 const ADDED: usize = 2 << 10;
 
 /// The pump, the driver of each connection with its two halves, and the task of the tunnel.
 const TASKS: usize = 9;
 
-/// What the frames that the tunnel sends again on a new line may add, for each line.
+/// What the tunnel's repeated frames may add for each new connection.
 const WINDOW: usize = 4 << 10;
 
-/// How long a side is waited for; time is paused.
+/// How long to wait for a side; time is paused.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Plays the input in paused time.
+/// Runs the steps of the input in paused time.
 pub fn check(input: Input<'_>) {
     let runtime = Builder::new_current_thread()
         .enable_time()
@@ -69,7 +69,7 @@ async fn play(mut input: Input<'_>) {
     world.end(&budget).await;
 }
 
-/// The far end of one side, in the hands of the fuzzer.
+/// The far end of one side, driven by the fuzzer.
 struct Peer {
     source: Option<MemorySource>,
     sink: Option<MemorySink>,
@@ -93,7 +93,7 @@ impl Peer {
     async fn send(&mut self, frame: Frame) {
         let Some(sink) = &mut self.sink else { return };
         let size = frame.bytes().len();
-        // A gateway that is held back does not read.
+        // A gateway that has to wait does not read.
         if let Ok(Ok(())) = timeout(MOMENT, sink.send(frame)).await {
             self.sent += 1;
             self.sent_bytes += size;
@@ -112,7 +112,7 @@ impl Peer {
     }
 }
 
-/// The lines that the gateway opened, at the end of the fuzzer: the last one counts.
+/// The far ends of the connections that the gateway opened: the last one counts.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<(Option<Memory>, usize)>>);
 
@@ -136,7 +136,7 @@ struct World {
     program: Peer,
     tunnel: Peer,
     lines: Lines,
-    /// Cuts the other gateway's messages as that one would.
+    /// Cuts messages of the other gateway as that gateway would.
     other: breakbulk_link::Link,
     stop: Option<oneshot::Sender<()>>,
     session: JoinHandle<Option<Ended>>,
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// Takes the line that the gateway has opened last.
+    /// Takes the connection that the gateway has opened last.
     fn next_line(&mut self) {
         let line = self.lines.0.lock().expect("no panic").0.take();
         if let Some(line) = line {
@@ -256,7 +256,7 @@ impl World {
         assert!(tasks <= TASKS, "{tasks} tasks run");
         let sent = self.program.sent + self.tunnel.sent + 2;
         for (to, from) in [(&self.program, &self.tunnel), (&self.tunnel, &self.program)] {
-            // A message is cut into frames with heads of their own: less than twice its size.
+            // A message is cut into frames with headers of their own: less than twice its size.
             let lines = self.lines.0.lock().expect("no panic").1 + 1;
             let most = 2 * from.sent_bytes + sent * ADDED + lines * WINDOW;
             let received = to.received_bytes;
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Both ends go: the session ends, and holds nothing.
+    /// Both ends disconnect: the session ends, and holds no memory.
     async fn end(mut self, budget: &Budget) {
         self.program.sink = None;
         self.tunnel.sink = None;
@@ -297,7 +297,7 @@ fn config(budget: &Budget) -> TunnelConfig {
     }
 }
 
-/// A hello: one that fits, or with limits from the input.
+/// A hello: a matching one, or one with limits from the input.
 fn hello(input: &mut Input<'_>) -> String {
     let session = SessionId([7; SESSION_BYTES]);
     let mut hello = config(&Budget::unlimited()).hello(Some(session));
@@ -310,7 +310,7 @@ fn hello(input: &mut Input<'_>) -> String {
     Control::Hello(hello).to_json()
 }
 
-/// A control frame of the line, with numbers from the input.
+/// A control frame of the tunnel, with numbers from the input.
 fn control(input: &mut Input<'_>) -> String {
     let small = u64::from(input.byte() % 8);
     let control = match input.below(8) {
@@ -343,7 +343,7 @@ fn control(input: &mut Input<'_>) -> String {
     control.to_json()
 }
 
-/// A JSON-RPC message of any kind, up to twice the largest.
+/// A JSON-RPC message of any kind, up to twice the largest size.
 fn message(input: &mut Input<'_>) -> Frame {
     let kind = input.byte();
     let text = String::from_utf8_lossy(input.slice()).repeat(1 + usize::from(kind >> 4));

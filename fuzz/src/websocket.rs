@@ -1,4 +1,4 @@
-//! The WebSocket frame reader: frames of any kind, cut into reads in any way.
+//! Checks the WebSocket frame reader: frames of any kind, in reads of any lengths.
 
 use breakbulk_link::{Closed, Frame};
 use breakbulk_net::ws::fuzzing::{ReadEvent, Reading, read};
@@ -10,10 +10,10 @@ use crate::streams::Cuts;
 /// Bytes of a message.
 const LIMIT: usize = 20_000;
 
-/// What the reader holds beside a message: what is read ahead, and a control frame.
+/// What the reader holds in addition to a message: bytes read ahead, and a control frame.
 const BESIDE: usize = 20 << 10;
 
-/// The first bits say what it is, the next bytes where the stream is cut, over and over.
+/// The first bits are the mode, the next bytes give the lengths of reads, repeated over and over.
 pub fn check(mut input: Input<'_>) {
     let mode = input.byte();
     let (server, made) = (mode & 1 == 1, mode & 2 == 2);
@@ -70,12 +70,12 @@ fn check_reading(reading: &Reading) {
 struct Model {
     events: Vec<ReadEvent>,
     broken: Option<u16>,
-    /// The message under way: whether it is text, and what came of it.
+    /// The message under way: whether it is text, and its content so far.
     message: Option<(bool, Vec<u8>)>,
 }
 
 impl Model {
-    /// Writes frames, mostly right ones, and hears them.
+    /// Writes mostly valid frames, and what a reader must make of them.
     fn write(server: bool, input: &mut Input<'_>) -> (Vec<u8>, Self) {
         let (mut stream, mut model) = (Vec::new(), Self::default());
         while !input.is_empty() {
@@ -88,7 +88,7 @@ impl Model {
             let shape = input.byte();
             let mut payload = input.slice().to_vec();
             if shape & 0x30 == 0x30 {
-                // A long one.
+                // A long payload.
                 payload = payload.repeat(1 + usize::from(shape & 0x0f) * 8);
             }
             let masked = server != (shape & 0xc0 == 0xc0);
@@ -169,7 +169,7 @@ fn close(payload: &[u8]) -> Result<ReadEvent, u16> {
     }))
 }
 
-/// One frame on the wire.
+/// Writes one frame.
 fn put(stream: &mut Vec<u8>, first: u8, key: Option<[u8; 4]>, payload: &[u8]) {
     let mask_bit = if key.is_some() { 0x80 } else { 0 };
     stream.push(first);

@@ -1,5 +1,5 @@
 //! `cargo xtask bench --against COMMIT`: runs the benchmark of the wires as it was at a commit and as it is now,
-//! in turns, and prints how much longer it takes now.
+//! alternately, and prints how much longer it takes now.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::shared::target;
 
 const PROGRAM: &str = "breakbulk-bench";
 
-/// Both sides have memory that was used before: fresh memory measures the system.
+/// Settings of malloc that keep memory, so that both sides reuse it: fresh memory would measure the system.
 const MEMORY: [(&str, &str); 2] = [
     ("MALLOC_MMAP_MAX_", "0"),
     ("MALLOC_TRIM_THRESHOLD_", "17179869184"),
@@ -44,7 +44,7 @@ pub(crate) fn run(commit: &str, rounds: usize, wires: &[String]) -> Result<()> {
     );
     let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for round in 0..rounds {
-        // Each side begins as often as the other.
+        // Each side goes first as often as the other.
         let (there, here) = if round % 2 == 0 {
             let there = figures(&before, wires)?;
             (there, figures(&now, wires)?)
@@ -76,7 +76,7 @@ pub(crate) fn run(commit: &str, rounds: usize, wires: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The least, the median and the most.
+/// The least, the median and the largest value.
 fn spread(values: &mut [f64]) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [
@@ -87,8 +87,8 @@ fn spread(values: &mut [f64]) -> [f64; 3] {
 }
 
 /// Builds the benchmark of a source tree. Both share one target folder, so that dependencies are compiled
-/// once; the program is copied before the other one takes its name. The package of the command is named too,
-/// as where the program is built for benchmarks: with other features all would be compiled again.
+/// once; the program is copied before the other one replaces it. The command's package is named too, as in
+/// other builds of benchmarks: with other features everything would be compiled again.
 fn build(tree: &Path, to: &Path) -> Result<PathBuf> {
     let target = target()?;
     let mut build = cargo(&[
@@ -102,7 +102,7 @@ fn build(tree: &Path, to: &Path) -> Result<PathBuf> {
         PROGRAM,
     ]);
     command::run(build.current_dir(tree).env("CARGO_TARGET_DIR", &target))?;
-    // Under its name only when it is whole.
+    // The copy gets its name only when it is complete.
     let part = to.with_extension("part");
     fs::copy(target.join("dist").join(PROGRAM), &part)?;
     fs::rename(&part, to)?;

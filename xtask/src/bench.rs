@@ -58,7 +58,7 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
         print!("{table}");
         tables.push_str(&table);
     }
-    // The program that `gateways` starts.
+    // `gateways` starts the program, so it is built first.
     output(&mut cargo(&[
         "build",
         "--quiet",
@@ -112,7 +112,7 @@ pub(crate) fn run(json: bool, record: bool) -> Result<()> {
 
 const TITLE: &str = "# Results\n";
 
-/// The records with a section more, before the others.
+/// The records with another section before the existing ones.
 fn results(tables: &str, before: &str) -> String {
     format!(
         "{TITLE}\n## The wires, {}\n\n\

@@ -14,8 +14,8 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
-    // What `cargo run` told this program about itself would make build scripts run again (ring's looks at
-    // it), and so build half of all dependencies once more after each plain `cargo`.
+    // The variables of `cargo run` about this program would make build scripts run again (ring's looks at
+    // them), and so half of all dependencies would be built again after each plain `cargo`.
     for (name, _) in std::env::vars_os() {
         let own = ["CARGO_PKG_", "CARGO_MANIFEST_"];
         if own

@@ -25,10 +25,10 @@ const DIGESTED: (&str, &str) = ("cep22 ", " 1 MiB");
 /// The largest acceptable count, as a multiple of the committed one.
 const MOST: f64 = 1.1;
 
-/// Below this the committed count should be made anew, so that what was gained is kept.
+/// Below this multiple the committed counts should be renewed, so that the gain is not lost again.
 const BETTER: f64 = 0.9;
 
-/// Why nothing can be counted here; `None` if it can.
+/// Why instructions cannot be counted on this machine; `None` if they can.
 pub(crate) fn unavailable() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some("the committed counts are those of x86-64".to_owned());
@@ -43,7 +43,7 @@ pub(crate) fn unavailable() -> Option<String> {
     (!runs).then(|| "`valgrind` does not run; install valgrind".to_owned())
 }
 
-/// Counts, and compares; `BREAKBULK_BLESS=1` writes the table anew.
+/// Counts, and compares; with `BREAKBULK_BLESS=1` writes the table instead.
 pub(crate) fn run() -> Result<()> {
     let counts = count()?;
     if std::env::var_os("BREAKBULK_BLESS").is_some_and(|bless| bless == "1") {
@@ -86,7 +86,7 @@ fn count() -> Result<Counts> {
             folder.join("profile").display()
         ))
         .arg(target()?.join("release/counts"));
-    // A copy by `rep movsb` counts each byte, and which copies are made so depends on addresses.
+    // A copy by `rep movsb` counts each byte, and whether it is used depends on addresses.
     let never = 1 << 30;
     let tunables = ["x86_rep_movsb_threshold", "x86_rep_stosb_threshold"]
         .map(|name| format!("glibc.cpu.{name}={never}"));
@@ -116,7 +116,7 @@ fn total(profile: &Path) -> Result<u64> {
     Ok(total)
 }
 
-/// Subtracts two digests from what has them, one of each side.
+/// Subtracts two digests, one of each side, from the counts that include them.
 fn without_digests(mut counts: Counts) -> Result<Counts> {
     let digest = counts.iter().position(|(name, _)| name == DIGEST);
     let (_, digest) = counts.remove(digest.context("counts: no digest")?);
@@ -186,7 +186,7 @@ fn compare(counts: &Counts, committed: &BTreeMap<String, u64>) -> Verdict {
     Verdict { text, wrong }
 }
 
-/// For a check by hand.
+/// `cargo xtask counts`: counts, or says why that is impossible here.
 pub(crate) fn by_hand() -> Result<()> {
     match unavailable() {
         None => run(),

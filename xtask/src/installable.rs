@@ -1,5 +1,5 @@
 //! Packs the program for npm, PyPI and Debian and as an archive, installs it from the packed files without
-//! a network, runs it as whoever installed it would, and checks the pages beside it.
+//! a network, runs it as a user would, and checks the pages that come with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(crate) fn check(program: &Path) -> Result<()> {
         ensure!(told == version, "{kind}: another version is told: {told}");
         let shown = output(Command::new(&program).args(["demo", "ahp"]))?;
         ensure!(shown.contains("identical"), "{kind}: {shown}");
-        // A failure is told as the program itself tells it.
+        // An error reaches the user with the program's own exit code.
         let wrong = Command::new(&program).arg("keygen").arg("-").output()?;
         ensure!(wrong.status.code() == Some(2), "{kind}: {}", wrong.status);
         println!("{kind}: packed, installed without a network, and run");
@@ -53,13 +53,13 @@ pub(crate) fn check(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where a package has put its program and its pages.
+/// The places of the program and of the pages in an installed package.
 struct Installed {
     program: PathBuf,
     pages: PathBuf,
 }
 
-/// The pages that errors of the program and its help name are there, and no link of a page is dead.
+/// Checks that the pages exist which errors and the help name, and that no link in a page is dead.
 fn check_pages(folder: &Path) -> Result<()> {
     for name in ["ERRORS.md", "OPERATIONS.md"] {
         ensure!(folder.join(name).is_file(), "{name} is missing");
@@ -86,7 +86,7 @@ fn check_pages(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The only file of this kind.
+/// The only packed file with this beginning and end.
 fn packed_file(packed: &Path, begins: &str, ends: &str) -> Result<PathBuf> {
     for entry in fs::read_dir(packed)? {
         let path = entry?.path();
@@ -128,7 +128,7 @@ fn npm(folder: &Path, packed: &Path) -> Result<Installed> {
     })
 }
 
-/// What npm calls the package with the program for this system.
+/// The name of the npm package with the program for this system.
 fn npm_name() -> String {
     let processor = match std::env::consts::ARCH {
         "x86_64" => "x64",
@@ -156,7 +156,7 @@ fn pypi(folder: &Path, packed: &Path) -> Result<Installed> {
     })
 }
 
-/// Unpacked and not installed, since that would change this machine.
+/// Unpacks the Debian package; installing it would change this machine.
 fn debian(folder: &Path, packed: &Path) -> Result<Installed> {
     let place = folder.join("debian");
     let package = packed_file(packed, "breakbulk_", ".deb")?;
@@ -179,7 +179,7 @@ fn debian(folder: &Path, packed: &Path) -> Result<Installed> {
     })
 }
 
-/// For whoever unpacks by hand.
+/// Unpacks the archive.
 fn archive(folder: &Path, packed: &Path) -> Result<Installed> {
     let place = folder.join("archive");
     fs::create_dir_all(&place)?;

@@ -11,8 +11,8 @@ use crate::shared;
 /// Runs the live tests of a protocol.
 type Live = fn() -> Result<()>;
 
-/// All protocols with published peers, and the page of a gateway, whose peer is a browser. No package of tywrap is published: its peer is Python with the
-/// packages whose values it converts.
+/// All protocols with published peers, and the page of a gateway, whose peer is a browser. tywrap has no
+/// published package: its peer is Python with the packages whose values it converts.
 const PROTOCOLS: [(&str, Live); 7] = [
     ("ahp", ahp),
     ("mcp", mcp),
@@ -63,7 +63,7 @@ pub(crate) fn unavailable(name: &str) -> Option<String> {
     }
 }
 
-/// The real client of the crates `ahp` and `ahp-ws` against our host, over all transports.
+/// The real client of the crates `ahp` and `ahp-ws` with this project's host, over all transports.
 fn ahp() -> Result<()> {
     tests("interop-ahp", &["real_client", "protocol_errors", "fleet"])
 }
@@ -83,7 +83,7 @@ fn mcp() -> Result<()> {
     tests("interop-mcp", &files)
 }
 
-/// Installs what npm and PyPI have of both eras of MCP.
+/// Installs the packages from npm and PyPI for both eras of MCP.
 fn install_mcp() -> Result<()> {
     install("mcp")?;
     if let Some(why) = pypi::unavailable() {
@@ -103,7 +103,7 @@ pub(crate) fn mcp_long() -> Result<()> {
     tests("interop-mcp", &["long"])
 }
 
-/// The ContextVM SDK from npm in node against our client and server, over a relay.
+/// The ContextVM SDK from npm in node with this project's client and server, over a relay.
 fn contextvm() -> Result<()> {
     install("contextvm")?;
     tests("interop-contextvm", &["real_sdk"])
@@ -119,7 +119,7 @@ fn loro() -> Result<()> {
     tests("interop-loro", &["real_repo", "real_browser"])
 }
 
-/// The same for longer.
+/// The tests of loro that take longer.
 pub(crate) fn loro_long() -> Result<()> {
     install("loro")?;
     tests("interop-loro", &["long", "long_repo"])
@@ -143,7 +143,7 @@ fn tywrap() -> Result<()> {
     pypi::install(&folder.join("requirements.txt"), &folder.join(".venv"))?;
     let python = folder.join(".venv/bin/python");
     let mut tests = shared::tests("breakbulk-tywrap", &["bridge"]);
-    // The tests of this name alone; the others have run, or will, with the system's Python.
+    // Only the tests with this name; the others run with the system's Python.
     command::run(tests.arg("values").env("BREAKBULK_PYTHON", python))?;
     self::tests("interop-tywrap", &["gateways"])
 }
@@ -167,7 +167,7 @@ fn no_nats_server() -> Option<String> {
     missing("nats-server")
 }
 
-/// What to do where there is no such program; `None` if there is. Its package has the same name.
+/// How to install a program that is missing; `None` if it is there. Its package has the same name.
 fn missing(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());

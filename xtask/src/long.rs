@@ -32,7 +32,7 @@ const PARTS: [&str; 11] = [
 /// How often a sync server is killed.
 const KILLS: &str = "20";
 
-/// For how many seconds members and NATS servers are killed, and how often one.
+/// For how many seconds members and NATS servers are killed, and how often one of them is.
 const FLEET: [(&str, &str); 2] = [
     ("BREAKBULK_FLEET_SECONDS", "600"),
     ("BREAKBULK_FLEET_KILL_SECONDS", "10"),
@@ -158,10 +158,10 @@ pub(crate) fn run(name: Option<&str>, fuzz_seconds: u64, fuzz_target: Option<&st
     Ok(())
 }
 
-/// Runs the soak, and keeps its picture with the documents.
+/// Runs the soak test, and copies its picture to the documents.
 fn soak() -> Result<()> {
     let mut tests = shared::tests("breakbulk-cli", &["soak"]);
-    // The variable can be set for a shorter or longer one.
+    // A value that is set already makes the run shorter or longer.
     if std::env::var_os("BREAKBULK_SOAK_SECONDS").is_none() {
         tests.env("BREAKBULK_SOAK_SECONDS", SOAK_SECONDS);
     }

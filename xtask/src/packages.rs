@@ -51,7 +51,7 @@ struct Crate {
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// `*` where only a path is given: such a dependency (of tests) is left out of the package.
+    /// `*` if only a path is given: such a dependency (of tests) is left out of the package.
     req: String,
 }
 
@@ -102,7 +102,7 @@ fn order(page: &str) -> Result<Vec<&str>> {
     Ok(names.split(", ").map(str::trim).collect())
 }
 
-/// Each crate stands in the order once, behind all that it is built from: a registry refuses a crate whose
+/// Checks that the order has each crate once, after all its dependencies: a registry refuses a crate whose
 /// dependencies it does not have.
 fn check_order(order: &[&str], crates: &[Crate]) -> Result<()> {
     let place = |name: &str| {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_crate_is_published_behind_what_it_depends_on() {
         let crates = crates_of(&[
-            // Only its tests use the wire, by a path.
+            // Only the tests of `link` use the wire, by a path.
             (
                 "breakbulk-link",
                 &[("breakbulk-wire", "*"), ("bytes", "^1")],

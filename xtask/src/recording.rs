@@ -1,4 +1,4 @@
-//! `cargo xtask recording`: runs a demo of the program and draws what it prints, line by line as it came, as an
+//! `cargo xtask recording`: runs a demo of the program and draws its output, line by line as it came, as an
 //! animated SVG.
 
 use std::fmt::Write;
@@ -29,14 +29,14 @@ struct Line {
     text: String,
 }
 
-/// `program` is built if it is not given.
+/// Records a demo; builds the program if none is given.
 pub(crate) fn record(demo: &str, program: Option<PathBuf>) -> Result<()> {
     let program = match program {
         Some(program) => program,
         None => shared::program()?,
     };
     let start = Instant::now();
-    // At a terminal, by way of Python, so that the picture has the signs that a person sees.
+    // In a pseudo-terminal, by means of Python, so that the picture shows what a person sees.
     let mut child = Command::new("python3")
         .args([
             "-c",
@@ -62,7 +62,7 @@ pub(crate) fn record(demo: &str, program: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// A line in parts of at most so many characters, broken at spaces where there are some.
+/// Splits a line into parts of at most [`COLUMNS`] characters, at spaces where possible.
 fn wrapped(line: &str) -> impl Iterator<Item = String> {
     let mut parts = vec![String::new()];
     for word in line.split_inclusive(' ') {
@@ -78,7 +78,7 @@ fn wrapped(line: &str) -> impl Iterator<Item = String> {
     parts.into_iter().map(|part| part.trim_end().to_owned())
 }
 
-/// Lines appear when they came; without animation all are there.
+/// The SVG: lines appear when they came; without animation all are visible.
 fn picture(command: &str, lines: &[Line]) -> String {
     let last = lines.last().map_or(Duration::ZERO, |line| line.at);
     let whole = (last + PAUSE).as_secs_f64();

@@ -179,7 +179,7 @@ fn unsafe_in_one_crate() -> Result<()> {
     Ok(())
 }
 
-/// The crates of ours that touch every byte, or run for each frame.
+/// This project's crates that touch every byte, or run for each frame.
 const HOT: [&str; 5] = [
     "breakbulk-escape",
     "breakbulk-link",
@@ -188,8 +188,8 @@ const HOT: [&str; 5] = [
     "breakbulk-wire",
 ];
 
-/// Checks that `dist` optimises what touches every byte: a profile inherits what another says of single packages,
-/// so it must come from `dev`, and that one must say nothing of any.
+/// Checks that `dist` optimises these crates: a profile inherits settings of single packages, so it must
+/// come from `dev`, and `dev` must have none.
 fn dist_is_optimised() -> Result<()> {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
     let table = |name: &str| -> Result<Vec<&str>> {

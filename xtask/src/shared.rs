@@ -33,13 +33,13 @@ pub(crate) fn all_tests() -> Command {
     tests
 }
 
-/// These test files of a package, including ignored tests, one after the other, with their output.
+/// These test files of a package, including ignored tests, one test at a time, with their output.
 pub(crate) fn tests(package: &str, files: &[&str]) -> Command {
     let files = files.iter().flat_map(|file| ["--test", file]);
     if command::has("nextest") {
         let mut tests = cargo(&["nextest", "run", "--run-ignored", "all"]);
         tests.args(BUILD).args(files);
-        // Another package may have a file of the same name.
+        // Other packages may have files of the same name.
         tests.args(["--filterset", &format!("package(={package})")]);
         tests.args(["--test-threads", "1", "--success-output", "immediate"]);
         tests

@@ -32,7 +32,7 @@ pub(crate) fn run(strict: bool) -> Result<()> {
         })
     })?;
     steps.step("packages", || packages::run(false))?;
-    // As a user runs it, with the program's own features; later steps use this program.
+    // Run like a user does, with the program's own features; later steps use this program.
     steps.step("the program and its demo", || {
         command::run(&mut cargo(&["run", "--quiet", "--release", "--", "demo"]))
     })?;

@@ -35,7 +35,7 @@ use shared::{Shared, State, send};
 
 use moved::now;
 
-/// What happened, in order.
+/// An event for the application; [`Client::next`] returns them in order.
 pub type Event = MachineEvent<Request>;
 
 /// A client. Clones share it; when the last one is dropped the connection is closed.

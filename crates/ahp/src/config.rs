@@ -15,13 +15,13 @@ use breakbulk_wire::Ahp;
 
 pub(crate) use slow::{SLOW_FOR, Slow};
 
-/// The lane of what carries no state.
+/// The lane of messages that carry no state.
 const FREE: Lane = Lane(1);
 
-/// The next lane where every message has its own.
+/// The lane of the next message when every message gets a lane of its own.
 static NEXT: AtomicU32 = AtomicU32::new(2);
 
-/// How old a group may grow whose segments keep coming, in group timeouts.
+/// The longest time, in group timeouts, that a group may take while its segments keep coming.
 const AGE: u32 = 20;
 
 /// What one side of a connection does, host or client.
@@ -43,7 +43,7 @@ pub struct Config {
     pub options: Options,
     /// The randomness of group ids; `None`: each connection gets fresh randomness.
     pub seed: Option<[u8; 32]>,
-    /// What tests switch off to show what it is for.
+    /// Safeguards that tests switch off to show what goes wrong without them.
     pub(crate) switches: Switches,
 }
 
@@ -57,7 +57,7 @@ pub struct Limits {
     pub queued_bytes: usize,
 }
 
-/// What tests switch off to show what it is for; see [`testing`].
+/// Safeguards that tests switch off to show what goes wrong without them; see [`testing`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switches {
     pub(crate) lanes: Lanes,
@@ -128,7 +128,7 @@ pub enum Unsound {
     /// A limit is 0.
     #[error("chunking.{limit} is 0, so that nothing could be received; raise it")]
     Zero {
-        /// Which.
+        /// The name of the limit.
         limit: &'static str,
     },
     /// The largest message is smaller than the largest frame.

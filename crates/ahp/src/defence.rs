@@ -201,9 +201,9 @@ mod tests {
             .filter(|&seq| !defence.has_applied(seq, 423))
             .collect();
         assert_eq!(again, [421, 424, 425]);
-        // The client never got 423: it is not taken from it.
+        // The client itself says that it has not seen 423, so 423 stays in the replay.
         assert!(!defence.has_applied(423, 422));
-        // A second drop before the answer changes nothing.
+        // A second disconnect before the answer changes nothing.
         defence.disconnected();
         assert_eq!(defence.reconnect_from(423), 420);
         defence.caught_up(425);
@@ -254,7 +254,7 @@ mod tests {
     fn what_overtakes_the_replay_is_no_reason_to_skip_it() {
         let mut defence = Defence::default();
         defence.start(100);
-        // 101 to 109 are in the answer; 110 overtakes it, and the line drops.
+        // 101 to 109 are in the answer; 110 overtakes it, and the connection drops.
         defence.reconnecting(defence.reconnect_from(100));
         defence.applied(110).unwrap();
         defence.opened(key("answer"));
@@ -308,7 +308,7 @@ mod tests {
             defence.applied(number * 2).unwrap();
         }
         assert_eq!(defence.applied(all * 2 + 2), Err(Overtaken));
-        // What joins a run needs no room.
+        // A number that extends an existing run needs no room for another.
         defence.applied(3).unwrap();
     }
 }

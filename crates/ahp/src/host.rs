@@ -76,7 +76,7 @@ pub use crate::machine::host::{
 };
 use crate::machine::host::{Channels, Draft, Pending, When};
 
-/// The host of an application. Clones share it; with the last one its log is closed.
+/// The host of an application. Clones share it; dropping the last one closes its log.
 pub struct Host<A: Application> {
     inner: Arc<Inner<A>>,
     _last: Arc<EndOnDrop<A>>,
@@ -120,7 +120,7 @@ impl<A: Application> Host<A> {
     /// or, as far as the log reaches, by [`ReplayLog::since`]. Otherwise its snapshots lack actions whose
     /// numbers they claim to contain, and no client can notice.
     ///
-    /// If the config are invalid ([`Config::check`]) every call fails and says why, and clients are
+    /// If the configuration is invalid ([`Config::check`]) every call fails and says why, and clients are
     /// closed with 1011.
     ///
     /// # Panics

@@ -16,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What to know of that client:
+//! What to know about the client of the crate `ahp`:
 //! - It gives a request up after 30 s, however much of the answer is there already. Where transfers
 //!   take longer set its `default_request_timeout`.
 //! - Each of its subscriptions buffers 256 events and skips what does not fit, in silence. Where
@@ -59,7 +59,7 @@ pub struct Segmenting {
     shared: Arc<Shared>,
     connection: Connection,
     moved: Moved,
-    /// How long nothing may move while `send` waits.
+    /// How long `send` waits for room while no frame goes out; then it fails.
     stalled: Duration,
     grace: Duration,
 }
@@ -188,7 +188,7 @@ impl ahp::Transport for Segmenting {
         loop {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
-            // A change between the check below and the wait must wake it too.
+            // A change between the check below and the wait must wake this task too.
             changed.as_mut().enable();
             {
                 let mut state = self.shared.lock();

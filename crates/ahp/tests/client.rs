@@ -1,4 +1,4 @@
-//! The client against a host that says what a test tells it to.
+//! Tests of the client against a scripted host.
 #![allow(clippy::unwrap_used)]
 
 #[path = "client/drops.rs"]
@@ -20,7 +20,7 @@ use breakbulk_ahp::{Client, ClientConfig, Event};
 use breakbulk_net::memory;
 use scripted::{Raw, welcome};
 
-/// What the tests compare: events in a few letters.
+/// An event in a few words, for comparison.
 fn short(event: Option<Event>) -> String {
     match event {
         None => "nothing".to_owned(),

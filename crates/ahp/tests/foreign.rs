@@ -1,4 +1,4 @@
-//! Between a client and a host that know nothing of segments: what is changed, and what is not.
+//! Tests of the middle boxes between a client and a host that do not know segments.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ fn config() -> Config {
     })
 }
 
-/// A client's box, a capped path, a host's box.
+/// A client's box, a capped path, and a host's box.
 struct Path {
     client: ClientSide,
     near: Link,
@@ -52,7 +52,7 @@ impl Path {
         }
     }
 
-    /// What the host hears when the client says this.
+    /// Sends a message of the client; returns what reaches the host.
     fn up(&mut self, text: &str) -> Vec<String> {
         let out = self
             .client
@@ -74,7 +74,7 @@ impl Path {
         heard
     }
 
-    /// What the client hears when the host says this.
+    /// Sends a message of the host; returns what reaches the client.
     fn down(&mut self, text: &str) -> Vec<String> {
         let out = self
             .host
@@ -127,7 +127,7 @@ fn initialize(path: &mut Path) {
     let result = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1.0.0","serverSeq":420,"snapshots":[]}}"#;
     let heard = path.down(result);
     assert!(path.crossed.contains(&advertised), "{}", path.crossed);
-    // What the boxes say to each other is for neither program.
+    // The limits that the boxes advertise to each other reach neither program.
     let expected = result.replace("}}", r#","capabilities":{}}}"#);
     assert_eq!(heard, [expected]);
 }
@@ -168,7 +168,7 @@ fn what_was_overtaken_when_the_line_dropped_comes_with_the_replay() {
     let (clients, hosts) = (Sessions::default(), Sessions::default());
     let mut path = Path::new(&clients, &hosts);
     initialize(&mut path);
-    // 421 is under way when 422 overtakes it: a sender without lanes.
+    // 421 is being sent when 422 overtakes it, as with a sender without lanes.
     let out = path
         .host
         .to_client(path.now, &mut path.far, action(421, 3000).into());
@@ -179,7 +179,7 @@ fn what_was_overtaken_when_the_line_dropped_comes_with_the_replay() {
     assert_eq!(path.carry_down(2), [action(422, 10)]);
     drop(path);
 
-    // The client reconnects from 422, twice: the first line drops before the answer.
+    // The client reconnects from 422 twice: the first of these connections drops before the answer.
     let reconnect = r#"{"jsonrpc":"2.0","id":2,"method":"reconnect","params":{"channel":"ahp-root://","clientId":"c","lastSeenServerSeq":422,"subscriptions":["c"]}}"#;
     let rewritten = reconnect
         .replace("422", "420")
@@ -203,7 +203,7 @@ fn what_was_overtaken_when_the_line_dropped_comes_with_the_replay() {
     );
     let heard = path.down(&replay(&[lost.clone(), seen, new.clone()]));
     assert_eq!(heard, [replay(&[lost, new])]);
-    // What the host said it takes still counts.
+    // The limits that the host advertised on the first connection still apply.
     assert!(path.client.host_takes().is_some());
 
     let mut path = Path::new(&clients, &hosts);
@@ -227,7 +227,7 @@ fn a_second_handshake_that_is_refused_changes_nothing() {
     assert_eq!(path.down(&large), [large]);
 }
 
-/// A second handshake under another name is refused, and what then comes is still the first one's.
+/// A second handshake with another clientId is refused; the actions after it still belong to the first.
 #[test]
 fn a_name_that_the_host_refuses_is_nobodys() {
     let (clients, hosts) = (Sessions::default(), Sessions::default());
@@ -237,7 +237,7 @@ fn a_name_that_the_host_refuses_is_nobodys() {
     path.up(&other.replace(r#""clientId":"c""#, r#""clientId":"d""#));
     let refused = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"already"}}"#;
     assert_eq!(path.down(refused), [refused]);
-    // 422 overtakes 421, and the line drops.
+    // 422 overtakes 421, and the connection drops.
     let out = path
         .host
         .to_client(path.now, &mut path.far, action(421, 3000).into());
@@ -257,7 +257,7 @@ fn a_name_that_the_host_refuses_is_nobodys() {
     }
 }
 
-/// A client that gives a message one second gets a refusal in place of what was too slow once.
+/// A client that waits one second for a message gets an error in place of one that was too slow once.
 #[test]
 fn an_answer_larger_than_what_was_too_slow_is_refused() {
     let strict = config().with(|config| config.chunking.timeout_from = TimeoutFrom::First);
@@ -268,7 +268,7 @@ fn an_answer_larger_than_what_was_too_slow_is_refused() {
             r#"{{"jsonrpc":"2.0","id":{id},"result":{{"serverSeq":1,"snapshots":["{text}"]}}}}"#
         )
     };
-    // Who counts from the last segment has all the time.
+    // A client that counts from the last segment waits long enough for any size.
     for (config, refuses) in [(strict, true), (config(), false)] {
         let connect = |method: &str| {
             let mut path = Path::new(&Sessions::default(), &hosts);
@@ -281,7 +281,7 @@ fn an_answer_larger_than_what_was_too_slow_is_refused() {
         };
         let mut path = connect("initialize");
         assert!(path.down(&result(1, 5000))[0].contains("capabilities"));
-        // The path crawls: 421 is begun, and the second is over.
+        // The path is slow: 421 has begun when the second is over.
         let out = path
             .host
             .to_client(path.now, &mut path.far, action(421, 5000).into());
@@ -301,7 +301,7 @@ fn an_answer_larger_than_what_was_too_slow_is_refused() {
                 r#" bytes, and only 1728 went out in the 1 s that the receiver gives a message; send less or raise its groupTimeoutMs","data":{"reason":"messageTooLarge","messageBytes":5"#,
             );
             assert_eq!(refused, refuses, "{method}: {}", heard[0]);
-            // What is smaller goes through, and an action is tried.
+            // A smaller result is sent, and an action is sent whatever its size.
             assert_eq!(path.down(&result(2, 1500)), [result(2, 1500)]);
             assert_eq!(path.down(&action(1, 5000)), [action(1, 5000)]);
         }
@@ -313,7 +313,7 @@ fn an_id_that_is_used_again_is_in_the_lane_of_its_last_use() {
     let mut path = Path::new(&Sessions::default(), &Sessions::default());
     initialize(&mut path);
     path.up(r#"{"jsonrpc":"2.0","id":7,"method":"resourceRead","params":{}}"#);
-    // Given up by the client and never answered.
+    // The client gave up the request before this one, and the host never answered it.
     path.up(r#"{"jsonrpc":"2.0","id":7,"method":"subscribe","params":{"channel":"c"}}"#);
     let answer = Bytes::from_static(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
     let out = path.host.to_client(path.now, &mut path.far, answer);

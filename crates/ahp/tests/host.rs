@@ -1,5 +1,5 @@
-//! The host as a client sees it: raw JSON texts over a transport within the process, on a paused
-//! clock.
+//! Tests of the host by what a client receives: raw JSON texts over a transport within the process, on a
+//! paused clock.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

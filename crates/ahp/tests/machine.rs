@@ -1,4 +1,4 @@
-//! The host's machine by itself: what waits, what is cut off, and when.
+//! Tests of the host's state machine alone: which messages wait, and which clients are disconnected.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
@@ -32,7 +32,7 @@ impl Channels for App {
     }
 }
 
-/// A host, and one client's link as the host has it.
+/// A host, and the host's link to one client.
 struct Desk {
     host: Host,
     app: App,
@@ -95,7 +95,7 @@ impl Desk {
         std::iter::from_fn(|| self.host.poll_output()).collect()
     }
 
-    /// What the host does when the client says this.
+    /// Passes a message of the client to the host, and returns the host's outputs.
     fn say(&mut self, text: &str) -> Vec<Output> {
         self.link
             .handle_frame(self.now, Frame::Text(text.to_owned().into()));
@@ -192,7 +192,7 @@ fn a_client_that_has_gone_leaves_nothing_behind() {
     else {
         panic!("{told:?}")
     };
-    // It has as many requests as it may.
+    // The client has its maximum of open requests.
     assert!(desk.say(PING).is_empty());
     desk.host.disconnect(desk.client);
     drop(call);
@@ -209,8 +209,8 @@ fn a_client_that_has_gone_leaves_nothing_behind() {
 #[test]
 fn messages_that_waited_are_handled_in_turns_and_in_order() {
     const WAITING: usize = 1000;
-    // What one call of the host may lead to, however many messages waited: its own answer, those to a
-    // turn of messages, and the word to go on.
+    // The most outputs of one call of the host, however many messages waited: its own answer, the answers
+    // to 64 of these messages, and the request to continue.
     const MOST: usize = 66;
     let mut desk = Desk::new();
     let mut told = desk.say(r#"{"jsonrpc":"2.0","id":"slow","method":"echo"}"#);
@@ -246,7 +246,7 @@ fn messages_that_waited_are_handled_in_turns_and_in_order() {
         if !goes_on {
             break;
         }
-        // Meanwhile nothing overtakes what waits.
+        // A new message does not overtake those that wait.
         assert!(desk.say(PING).is_empty());
         later += 1;
         desk.host.handle_continue(desk.client, &desk.app);

@@ -1,5 +1,5 @@
-//! A log on NATS JetStream that two hosts share: one history, whoever writes, and any of them answers a
-//! client that reconnects.
+//! Tests of a log on NATS JetStream that several hosts share: all have one history, and any of them
+//! answers a client that reconnects.
 
 #![cfg(feature = "jetstream")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
@@ -70,7 +70,7 @@ async fn a_batch_is_stored_in_pieces_and_read_again_by_another_host() {
     ));
     let other = open(&cluster).await;
     assert_eq!((other.last(), all(&other)), (3, batch));
-    // A batch may skip numbers; what was before it is gone for everybody.
+    // A batch may skip numbers; for every host the actions before it are then gone.
     let (log, appended) = append(log, vec![entry(9, 1)]).await;
     appended.unwrap();
     for log in [log, open(&cluster).await] {
@@ -137,7 +137,7 @@ async fn one_text_says_where_a_log_is() {
     assert!(wrong.is_err_and(|error| error.to_string().contains("the name of a stream")));
 }
 
-/// Remembers what was applied.
+/// An application that remembers the actions applied.
 #[derive(Default)]
 struct Notes(Mutex<Vec<(i64, String)>>);
 
@@ -189,7 +189,7 @@ async fn hosts_that_publish_at_the_same_time_have_one_history() {
                     let seq = host.publish(CHANNEL, &action(number, count), None).unwrap();
                     if count % 3 == 0 {
                         host.visible(seq).await.unwrap();
-                        // Its own action is there, not only as many of others.
+                        // This action itself is visible, not merely as many actions of others.
                         let notes = host.app().0.lock().unwrap();
                         let text = action(number, count);
                         assert!(notes.iter().any(|(_, note)| note == text.get()));
@@ -243,7 +243,7 @@ async fn a_client_goes_on_at_any_host() {
                 "{turn}: a snapshot"
             );
         }
-        // One action at the host that the client is at, which it sees before the other host does.
+        // One action at the client's current host, which the client sees before the other host does.
         host.publish(CHANNEL, &action(turn % 2, turn), None)
             .unwrap();
         let mut actions = 0;
@@ -257,7 +257,7 @@ async fn a_client_goes_on_at_any_host() {
                 _ => {}
             }
         }
-        // And one that it misses.
+        // And one that the client misses while it is disconnected.
         client.close(1000, "");
         serving.await.unwrap();
         while client.next().await.is_some() {}
@@ -288,7 +288,7 @@ async fn a_client_that_was_away_for_longer_than_the_log_reaches_gets_a_snapshot(
     for count in 0..9 {
         last = hosts[0].publish(CHANNEL, &action(0, count), None).unwrap();
     }
-    // The other host knows what was published by the stream alone.
+    // The other host learns of the actions only through the stream.
     timeout(PATIENCE, hosts[1].visible(last))
         .await
         .unwrap()

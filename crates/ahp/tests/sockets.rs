@@ -54,8 +54,8 @@ fn config() -> Config {
     })
 }
 
-/// A host at a free port, its address, and each connection as it comes. Who sends a larger frame than
-/// the cap is cut off.
+/// A host at a free port, its address, and the task that serves each connection. A peer that sends a frame
+/// larger than the cap is disconnected.
 async fn listen() -> (
     Host<Root>,
     String,
@@ -91,7 +91,7 @@ fn publish(host: &Host<Root>, title: &str) -> i64 {
     host.publish(ROOT, &raw(&action), None).unwrap()
 }
 
-/// Fails instead of hanging.
+/// Fails after 20 s instead of hanging.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(Duration::from_secs(20), what).await;
     waited.expect("it does not happen")
@@ -132,7 +132,7 @@ async fn an_address_where_nobody_listens_is_an_error() {
     assert!(soon(connecting).await.is_err());
 }
 
-/// The runtime for several hosts opens another socket when one is lost, and misses nothing.
+/// The crate's runtime for several hosts opens another socket when one is lost, and misses no action.
 #[tokio::test]
 async fn the_real_runtime_comes_back_over_another_socket() {
     let (host, url, mut served) = listen().await;
@@ -151,7 +151,7 @@ async fn the_real_runtime_comes_back_over_another_socket() {
             soon(lifecycle.recv()).await.unwrap(),
             HostEvent::Connected { generation: it, .. } if it == generation
         ) {}
-        // One live, and one while the line is down.
+        // One action while connected, and one while the connection is down.
         publish(&host, &big);
         let mut next = async || {
             let event = soon(told.recv()).await.unwrap();

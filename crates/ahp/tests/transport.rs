@@ -99,7 +99,7 @@ async fn the_real_client_speaks_in_megabytes_over_frames_of_nine_kilobytes() {
     let result = serde_json::to_string(&result).unwrap();
     assert!(result.contains(&big));
 
-    // 5 MB each way, three times, at once.
+    // Three messages of 5 MB each way at once.
     let script = async {
         for seq in 2..5 {
             host.say(action(seq, &big));
@@ -125,7 +125,7 @@ async fn the_real_client_speaks_in_megabytes_over_frames_of_nine_kilobytes() {
     };
     tokio::join!(script, calls);
 
-    // Too large for the host: an answer, and the connection lives.
+    // A request that is too large for the host is answered with an error, and the connection stays open.
     let huge = "x".repeat(33 << 20);
     let refused = client
         .request::<_, serde_json::Value>("m", [huge])
@@ -149,8 +149,8 @@ async fn the_real_client_speaks_in_megabytes_over_frames_of_nine_kilobytes() {
     assert_eq!(host.try_hear().await, None);
 }
 
-/// Two that only send and never listen, as the real client does while it sends: over tiny pipes, with
-/// queues that are too small for what they say.
+/// Both ends only send and do not receive, as the crate's client does while it sends: over small pipes,
+/// with queues too small for all messages.
 #[tokio::test(start_paused = true)]
 async fn two_that_send_at_once_do_not_wait_for_each_other() {
     let small = config().with(|config| config.limits.queued_bytes = 1 << 20);
@@ -181,7 +181,7 @@ async fn two_that_send_at_once_do_not_wait_for_each_other() {
             host.connection.send_when_writable(message).await.unwrap();
         }
     };
-    // Neither hears the other before all of its own is queued.
+    // Neither end receives a message before all of its own are queued.
     tokio::join!(up, down);
     for seq in 0..6 {
         let Some(TransportMessage::Text(heard)) = client.recv().await.unwrap() else {
@@ -192,7 +192,7 @@ async fn two_that_send_at_once_do_not_wait_for_each_other() {
     }
 }
 
-/// Both are full for good: that is an end, not a wait for ever.
+/// Both queues stay full: `send` fails instead of waiting for ever.
 #[tokio::test(start_paused = true)]
 async fn a_send_that_can_never_go_on_fails() {
     let (ours, theirs) = memory::pair(1);
@@ -255,8 +255,8 @@ async fn nothing_is_lost_when_recv_is_dropped() {
     assert_eq!(closed.code, 1000);
 }
 
-/// The runtime for several hosts reconnects from the largest number that it saw. It does not know of
-/// the group that was open, the transport does.
+/// The runtime for several hosts reconnects from the largest number that it saw. Only the transport knows
+/// that a group was incomplete.
 // AHP-17
 #[tokio::test(start_paused = true)]
 async fn the_real_runtime_gets_an_overtaken_action_after_a_drop() {

@@ -1,4 +1,4 @@
-//! Relays in this process: each event once, and a word on each.
+//! Tests of publishing at relays: each event is delivered once, and each publication has an outcome.
 
 #![cfg(feature = "net")]
 #![allow(clippy::unwrap_used)]
@@ -96,7 +96,7 @@ async fn by_two_relays_each_event_comes_once() {
         assert_eq!(from.publish(&to, &text, seal).await, Outcome::Accepted);
         assert_eq!(to.next().await, text);
     }
-    // The same event again is no second event.
+    // The same event published again is not delivered again.
     let again = from.sign(&to, "again", Seal::Plain).event;
     assert_eq!(from.relays.publish(again.clone()).await, Outcome::Accepted);
     assert_eq!(from.relays.publish(again).await, Outcome::Accepted);
@@ -135,7 +135,7 @@ async fn too_large_is_told_apart_and_one_relay_that_takes_it_is_enough() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_wants_a_pause_gets_it() {
-    // One event a second once the first few are through.
+    // After the first few events the relay accepts one a second.
     let slow = relay(Weather {
         per_minute: 60,
         ..Weather::default()
@@ -174,7 +174,7 @@ async fn a_cut_connection_is_made_again_and_the_subscription_with_it() {
     );
     assert_eq!(to.next().await, "before");
     relay.cut();
-    // A wrap that relays keep arrives even if the subscription is made after it.
+    // A gift wrap that relays store arrives even if the subscription is made after it.
     assert_eq!(
         from.publish(&to, "after", Seal::Persistent).await,
         Outcome::Accepted
@@ -182,7 +182,7 @@ async fn a_cut_connection_is_made_again_and_the_subscription_with_it() {
     assert_eq!(to.next().await, "after");
 }
 
-/// An outage cuts off both ends, and whoever comes back later has missed what relays do not keep.
+/// An outage cuts off both ends; the one that reconnects later has missed events that relays do not store.
 // CEP22-25
 #[tokio::test]
 async fn what_came_while_its_receiver_was_cut_off_comes_again() {
@@ -196,7 +196,7 @@ async fn what_came_while_its_receiver_was_cut_off_comes_again() {
     let mut to = End::with(
         &[&relay],
         &RelayOptions {
-            // Later than the other end, whatever both add to or take from it by chance.
+            // Later than the other end, whatever random time is added to or subtracted from both.
             reconnect: Duration::from_secs(7),
             ..options()
         },

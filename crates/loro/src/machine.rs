@@ -55,11 +55,11 @@ pub struct Hub {
     /// Channels that get an establish-request of this node if their peer sends none until then.
     ungreeted: BTreeSet<(Instant, ChannelId)>,
     tasks: BTreeMap<TaskId, Running>,
-    /// Channels that may be owed something and have room in their queue.
+    /// Channels that may have something to be sent and have room in their queue.
     ready: BTreeSet<ChannelId>,
     /// Channels that wait because the queues of all channels together are full.
     starved: BTreeSet<ChannelId>,
-    /// Whether there were such channels when the last output was taken.
+    /// Whether there were such channels when `poll_output` last had no output left.
     is_starved: bool,
     /// Documents that were new since the start, by the number of their announcement, with their author.
     news: BTreeMap<u64, (DocId, Option<ChannelId>)>,
@@ -68,7 +68,7 @@ pub struct Hub {
     outbound: usize,
     /// Expected bytes of the exports under way.
     reserved: usize,
-    /// Bytes charged for what all channels are owed.
+    /// Bytes charged for all that waits to be sent to the channels.
     waiting_bytes: usize,
     /// Subscriptions of all channels.
     subscriptions: usize,
@@ -407,7 +407,7 @@ impl Hub {
         self.ready.insert(id);
     }
 
-    /// Changes what a channel is owed, and the sum of all.
+    /// Changes what waits for a channel, and updates the sum over all channels.
     fn waiting<R: Default>(&mut self, id: ChannelId, work: impl FnOnce(&mut Waiting) -> R) -> R {
         let Some(channel) = self.channels.get_mut(&id) else {
             return R::default();

@@ -72,7 +72,7 @@ impl Node {
                 core.drive(|state, _| state.hub.edited(doc));
             }
         });
-        // What others change while the node is being made.
+        // Changes by other nodes that are reported while this node is being made.
         let early: Arc<Mutex<Option<BTreeSet<DocId>>>> =
             Arc::new(Mutex::new(Some(BTreeSet::new())));
         let for_early = early.clone();

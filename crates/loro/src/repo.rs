@@ -1,10 +1,10 @@
 //! The worker threads that import, export and store documents with the crate `loro`.
 //!
-//! A document belongs to one of a few worker threads, which runs its tasks in order, but for edits of the
-//! application, which go before changes of peers that wait; so a large or hostile import delays neither
-//! connections nor the documents of other workers, and no edit for longer than it takes itself. The workers send their writes to
-//! one committer thread: it stores all that wait in one commit, and only then reports their tasks as
-//! finished.
+//! A document belongs to one of a few worker threads. Its tasks run in order, except that edits of the
+//! application go before changes of peers that wait: so a large or hostile import delays neither connections
+//! nor the documents of other workers, and an edit by no more than the import that is running. The workers
+//! send their writes to one committer thread: it stores all that wait in one commit, and only then reports
+//! their tasks as finished.
 
 mod commit;
 mod condition;
@@ -48,7 +48,7 @@ pub(crate) type OnStatus = Arc<dyn Fn(StoreStatus) + Send + Sync>;
 /// Called when the application has edited a document.
 pub(crate) type OnEdit = Arc<dyn Fn(&DocId) + Send + Sync>;
 
-/// Who is told what.
+/// The functions that the threads call.
 pub(crate) struct Told {
     pub(crate) finished: OnFinished,
     pub(crate) status: OnStatus,
@@ -75,7 +75,7 @@ pub(crate) struct Job {
     pub(crate) id: TaskId,
     pub(crate) doc: DocId,
     pub(crate) work: Work,
-    /// Nobody waits for it any more.
+    /// Set when nobody waits for the task any more.
     pub(crate) cancelled: Arc<AtomicBool>,
     /// The memory of the message it works on, charged until its changes are stored.
     pub(crate) charge: Option<Arc<Charge>>,
@@ -111,7 +111,7 @@ impl Repo {
             edit,
             others,
         } = told;
-        // Whatever others store from now on is either among these documents, or told.
+        // What other nodes store from now on is either among these documents or reported.
         store.on_others(others);
         let documents = store.documents()?;
         let bytes = documents.iter().map(|(_, head)| head.size).sum();

@@ -72,7 +72,7 @@ pub type OnOthers = Arc<dyn Fn(&DocId) + Send + Sync>;
 /// What other nodes did to a document of a shared store since the last time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// It was deleted. What was stored after that comes the next time.
+    /// Whether it was deleted. What was stored after the deletion is returned by the next call.
     pub deleted: bool,
     /// Changes and snapshots, oldest first.
     pub data: Vec<Bytes>,
@@ -91,7 +91,7 @@ pub trait Store: Send + 'static {
     /// promises. After an error the store refuses writes until it is recovered.
     fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError>;
 
-    /// After an error: makes what is stored readable again, and finds out whether there is room to write.
+    /// After an error: makes the stored documents readable again, and checks whether there is room to write.
     /// Called from time to time until it succeeds.
     fn recover(&mut self) -> Result<(), StoreError> {
         Ok(())
@@ -100,12 +100,12 @@ pub trait Store: Send + 'static {
     /// A handle for reading on any thread.
     fn reader(&self) -> Arc<dyn StoreReader>;
 
-    /// Has this called, from any thread, when other nodes change a document. Only a store that several nodes
-    /// share has others.
+    /// Sets a function to be called, from any thread, when other nodes change a document. Only a store that
+    /// several nodes share calls it.
     fn on_others(&mut self, _notify: OnOthers) {}
 
-    /// This node's copy of a document is without what so many deletions by others removed. Changes that were
-    /// made to it before count as removed with it.
+    /// Reports that this node's copy of a document is without what this many deletions by others removed.
+    /// Changes made to the copy before that count as deleted, too.
     fn absorb(&mut self, _doc: &DocId, _deletions: u64) {}
 }
 
@@ -123,15 +123,15 @@ pub trait StoreReader: Send + Sync + 'static {
 /// Whether a store takes changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreStatus {
-    /// It does.
+    /// The store accepts changes.
     #[default]
     Writable,
-    /// It does not at the moment: documents can be read, and changes are refused until it has recovered.
+    /// It accepts none at the moment: documents can be read, and changes are refused until it has recovered.
     ReadOnly {
         /// Why.
         reason: String,
     },
-    /// It never will again.
+    /// It will never accept changes again.
     Lost {
         /// Why.
         reason: String,
@@ -168,7 +168,7 @@ pub enum StoreError {
         /// Which store.
         store: String,
     },
-    /// After an error it could not be opened again, because somebody was still reading from it.
+    /// After an error it could not be opened again, because another thread was still reading from it.
     #[error(
         "the document store {store} cannot be opened again: {users} reads did not end within {} s; see \
          to the disk (does it hang?)", within.as_secs_f64()

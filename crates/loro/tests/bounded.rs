@@ -1,4 +1,4 @@
-//! The sync machine alone: what one frame of a peer may cause is bounded by numbers in [`Limits`].
+//! Tests of the sync machine alone: what one frame of a peer may cause is bounded by [`Limits`].
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn batch(messages: Vec<ChannelMsg>) -> ChannelMsg {
     ChannelMsg::Batch { messages }
 }
 
-/// The machine, what it gave out and how much of it.
+/// The machine, and what it put out.
 struct Bench {
     hub: Hub,
     tasks: Vec<(TaskId, DocId, Work)>,
@@ -38,7 +38,7 @@ struct Bench {
     bytes: usize,
     closed: Vec<(ChannelId, u16, String)>,
     cancelled: Vec<TaskId>,
-    /// Channels whose queue the machine wants to be told of.
+    /// Channels whose queue length the machine wants to be told.
     waiting: Vec<ChannelId>,
     tokens: u64,
 }
@@ -116,7 +116,7 @@ impl Bench {
         channel
     }
 
-    /// The peer reads all that there is.
+    /// The peer reads everything in its queue.
     fn read(&mut self, channel: ChannelId) {
         while let Some(at) = self.waiting.iter().position(|waiting| *waiting == channel) {
             self.waiting.remove(at);
@@ -134,7 +134,7 @@ impl Bench {
         channel
     }
 
-    /// Finishes all tasks; an answer has this many bytes.
+    /// Finishes all tasks; each export has this many bytes.
     fn work(&mut self, bytes: usize) {
         for (id, _, work) in std::mem::take(&mut self.tasks) {
             let data = Bytes::from(vec![0; bytes]);
@@ -176,7 +176,7 @@ fn a_batch_of_equal_requests_is_one_answer() {
 fn a_large_answer_that_is_not_read_yet_answers_the_same_request_again() {
     let mut bench = Bench::new(1, 40 << 20);
     let channel = bench.greeted();
-    // The response of a peer that has nothing, which comes before its own request.
+    // The response of a peer that has nothing, which it sends before its own request.
     let nothing = || ChannelMsg::SyncResponse {
         doc_id: "document 0".into(),
         transmission: Transmission::Snapshot {
@@ -187,7 +187,7 @@ fn a_large_answer_that_is_not_read_yet_answers_the_same_request_again() {
     };
     let mut snapshots = 0;
     for round in 0..10 {
-        // Asked again while it is exported, and while it is sent.
+        // The peer asks again while the document is exported, and while it is sent.
         bench.say(channel, sync_request("document 0"));
         bench.say(channel, batch(vec![nothing(), sync_request("document 0")]));
         bench.work(40 << 20);
@@ -199,7 +199,7 @@ fn a_large_answer_that_is_not_read_yet_answers_the_same_request_again() {
         bench.sent.clear();
         assert_eq!(snapshots, 1, "round {round}");
     }
-    // What the peer asks for when it has read the first is a request of its own.
+    // After reading the response the peer can ask again.
     bench.read(channel);
     bench.say(channel, sync_request("document 0"));
     assert_eq!(bench.tasks.len(), 1);
@@ -210,12 +210,12 @@ fn a_large_answer_that_is_not_read_yet_answers_the_same_request_again() {
 fn a_request_behind_an_answer_without_news_is_answered_too() {
     let mut bench = Bench::new(2, 100);
     let (author, channel) = (bench.greeted(), bench.greeted());
-    // The queue is so long that the machine wants to know when it is short again.
+    // The queue is so long that the machine asks to be told when it is shorter.
     bench.say(channel, sync_request("document 1"));
     bench.work(Limits::default().queue_bytes / 4 * 3);
     assert_eq!(bench.waiting, [channel]);
     bench.sent.clear();
-    // Another peer's change is being stored, so that the answer has to be made by a task.
+    // Another peer's change is being stored, so that the response has to be made by a task.
     let update = ChannelMsg::Update {
         doc_id: "document 0".into(),
         transmission: Transmission::Update {
@@ -302,7 +302,7 @@ fn a_large_store_is_greeted_in_pieces() {
     let channel = bench.peer();
     let most = Limits::default().queue_messages;
     assert!(bench.sent.len() <= most, "{} at once", bench.sent.len());
-    // A request does not wait for the end of the greeting.
+    // A request is answered before the greeting ends.
     bench.sent.clear();
     bench.hub.handle_queue(channel, most - 1, 0);
     bench.say(channel, sync_request("document 99999"));
@@ -352,7 +352,7 @@ fn changes_for_a_peer_that_does_not_read_are_merged() {
     let told = bench.sent.len();
     assert!(told <= Limits::default().queue_messages, "{told}");
     assert!(bench.closed.is_empty(), "{:?}", bench.closed);
-    // It gets the rest as one update since the first change that it was not told of.
+    // The peer gets the rest as one update, from the first change that it was not sent.
     bench.read(slow);
     let [(_, _, Work::Answer { since })] = &bench.tasks[..] else {
         panic!("{:?}", bench.tasks);
@@ -386,7 +386,7 @@ fn changes_that_keep_coming_do_not_keep_a_request_waiting() {
     };
     for round in 0..2 {
         assert_eq!(exports(&bench), 0, "its own changes come first: {round}");
-        // As many come as are worked on.
+        // The peer sends as many further changes as are worked on.
         bench.say(channel, batch(vec![change(); 2]));
         bench.work(100);
     }
@@ -424,7 +424,7 @@ fn peers_that_do_not_read_leave_room_for_those_who_do() {
     }
     assert_eq!(bench.tasks.len(), 6, "as many as fit into the memory");
     assert!(bench.hub.is_starved());
-    // Whoever asks reports the memory first, which gives those who wait another chance.
+    // The caller reports the memory in use, which gives waiting channels another chance.
     bench.hub.handle_outbound(120 << 20);
     assert!(bench.hub.is_starved());
     bench.hub.handle_outbound(0);
@@ -433,13 +433,13 @@ fn peers_that_do_not_read_leave_room_for_those_who_do() {
         bench.tasks.is_empty(),
         "they are queued, and nothing is read"
     );
-    // What is small is answered, whatever the others do.
+    // A small request is answered, whatever the others do.
     let mut names = bench.peer();
     bench.read(names);
     bench.sent.clear();
     bench.say(names, ChannelMsg::DirectoryRequest { doc_ids: None });
     assert_eq!(bench.sent.len(), 1);
-    // The memory is free again: the next ones have their turn.
+    // The memory is free again: the next exports start.
     bench.hub.handle_outbound(0);
     bench.take();
     assert_eq!(bench.tasks.len(), 6);
@@ -463,7 +463,7 @@ fn names_that_nobody_has_do_not_fill_the_table() {
         attackers.push(channel);
     }
     assert_eq!(bench.hub.documents().count(), 100 + 4 * 10);
-    // Somebody else can still create a document.
+    // Another peer can still create a document.
     let honest = bench.greeted();
     bench.sent.clear();
     bench.say(honest, sync_request("mine"));
@@ -484,7 +484,7 @@ fn new_documents_that_nobody_has_leave_nothing_behind() {
         let names = (0..1000).map(|number| format!("{connection} {number}"));
         let doc_ids = names.collect();
         bench.say(channel, ChannelMsg::NewDoc { doc_ids });
-        // Nor do updates that bring nothing.
+        // Updates without changes leave nothing behind either.
         bench.say(
             channel,
             ChannelMsg::Update {

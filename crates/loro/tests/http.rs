@@ -1,4 +1,4 @@
-//! The HTTP ways over real sockets on the loopback: event streams, polls, and WebSockets beside them.
+//! Tests of the HTTP transports over sockets on the loopback: event streams, polling, WebSockets beside them.
 
 #![cfg(feature = "net")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may")]

@@ -1,4 +1,4 @@
-//! The sync machine alone: what answers what, who hears of it, and what is too much.
+//! Tests of the sync machine alone: responses, what is sent to other peers, and limits.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 #[path = "machine/bench.rs"]
@@ -49,7 +49,7 @@ fn a_sync_request_is_answered_by_what_the_asker_has() {
         )
     };
     let cases: [(i32, bool, Option<ChannelMsg>); 4] = [
-        // (what it has, whether it wants to be asked back, the answer where no document is looked at)
+        // (the peer's version, whether it wants to be asked in return, the response if nothing is exported)
         (3, false, Some(up_to_date(3))),
         (9, false, Some(up_to_date(3))),
         (
@@ -88,7 +88,7 @@ fn a_peer_that_does_not_establish_is_asked_to() {
     let greeting = || ChannelMsg::EstablishRequest {
         identity: identity("1000"),
     };
-    // It only listens, as a polling client does whose server was restarted.
+    // The peer only listens, as a polling client does when its server was restarted.
     let mut bench = Bench::new(OpenToAll, Limits::default(), &[("a", 3)]);
     let silent = bench.stranger();
     bench.take();
@@ -100,20 +100,20 @@ fn a_peer_that_does_not_establish_is_asked_to() {
     bench.hub.handle_timeout(bench.now);
     bench.take();
     assert_eq!(bench.heard(silent), [greeting()]);
-    // Or goes on as if it were established.
+    // Or the peer goes on as if the connection were established.
     let sure = bench.stranger();
     for _ in 0..2 {
         bench.say(sure, sync_request("a", 0, true));
     }
     assert_eq!(bench.settled, [Err(400), Err(400)]);
     assert_eq!(bench.heard(sure), [greeting()], "once");
-    // Its answer establishes the channel.
+    // The peer's answer establishes the channel.
     let response = ChannelMsg::EstablishResponse {
         identity: identity("7"),
     };
     bench.say(sure, response);
     assert_eq!(bench.heard(sure), [sync_request("a", 3, true)]);
-    // Whoever establishes in time is not asked.
+    // A peer that establishes in time gets no establish-request.
     let quick = bench.peer("8");
     bench.now += Duration::from_secs(1);
     bench.hub.handle_timeout(bench.now);
@@ -128,7 +128,7 @@ fn a_peer_that_has_nothing_gets_a_snapshot_even_of_an_empty_document() {
         data: Bytes::from_static(EMPTY_SNAPSHOT),
         version: version(0),
     };
-    // (who asks, which document, whether it wants to be asked back, whether it is)
+    // (peer, document, whether it wants to be asked in return, whether it is)
     for (peer_id, doc, bi, asked) in [
         ("1", "new", true, true),
         ("1", "new", false, false),
@@ -191,7 +191,7 @@ fn an_update_is_told_to_others_only_once_it_is_kept() {
     assert_eq!(bench.heard(from), []);
     assert_eq!(bench.heard(stranger), []);
     assert_eq!(bench.settled, [Ok(())]);
-    // What was no news is settled and goes nowhere.
+    // A change that is not new is settled, and sent to nobody.
     let message = ChannelMsg::Update {
         doc_id: "a".into(),
         transmission: update(4),
@@ -212,7 +212,7 @@ fn answers_wait_behind_the_changes_that_came_before_them() {
         transmission: update(4),
     };
     bench.say(channel, message);
-    // The machine knows version 3 only, and 4 is about to be kept: no answer yet.
+    // The machine knows only version 3, and 4 is being stored: no response yet.
     bench.say(channel, sync_request("a", 4, false));
     assert_eq!(bench.heard(channel), []);
     bench.done(4, Ok(Outcome::Imported(Some(update(4)))));
@@ -236,7 +236,7 @@ fn a_new_document_is_told_to_those_who_do_not_know_it() {
     bench.sent.clear();
     bench.say(from, response("new", update(4)));
     bench.done(4, Ok(Outcome::Imported(Some(update(4)))));
-    // LORO-21: whoever brought it learns that it is stored.
+    // LORO-21: the peer that sent it learns that it is stored.
     let stored = Transmission::UpToDate {
         version: version(4),
     };
@@ -248,7 +248,7 @@ fn a_new_document_is_told_to_those_who_do_not_know_it() {
             doc_ids: doc_ids.clone()
         }]
     );
-    // Told the other way round, it is asked for.
+    // A document that a peer announces is requested from it.
     bench.say(
         other,
         ChannelMsg::NewDoc {
@@ -342,7 +342,7 @@ fn what_is_too_much_is_refused() {
         }
         assert_eq!(bench.settled.pop(), Some(outcome), "{message:?}");
     }
-    // Before it said who it is a peer may say nothing else, and not take for ever.
+    // Before it is established a peer can send nothing else, and has limited time.
     let mut bench = Bench::new(OpenToAll, limits, &[("a", 0)]);
     let channel = bench.stranger();
     bench.say(channel, ask("a"));

@@ -1,5 +1,5 @@
-//! Presence: ephemeral stores as the clients of the original use them. A client sends the whole store with
-//! every heartbeat, the keys of other peers too, with the time of its own clock.
+//! Tests of ephemeral stores (presence) as the clients of the original use them: a client sends the whole
+//! store with every heartbeat, the keys of other peers too, with the time of its own clock.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use breakbulk_message::loro::{
 };
 use bytes::Bytes;
 
-/// A key, its value if it is not deleted, and its time.
+/// A key, its value (`None` if it is deleted), and its time.
 type Key<'a> = (&'a str, Option<u8>, i64);
 
 fn data(keys: &[Key<'_>]) -> Bytes {
-    // Small numbers, as loro encodes them.
+    // Small numbers, encoded as loro does.
     let values: Vec<Option<[u8; 2]>> = keys.iter().map(|key| key.1.map(|n| [3, n * 2])).collect();
     let entries = keys.iter().zip(&values);
     let entries = entries.map(|((key, _, timestamp), value)| EphemeralEntry {
@@ -92,7 +92,7 @@ impl Bench {
         self.take();
     }
 
-    /// A peer that follows the document and has these keys; returns what it hears with the response.
+    /// A peer subscribes to the document with these keys; returns the stores in the response.
     fn join(&mut self, peer_id: &str, keys: &[Key<'_>]) -> (ChannelId, Vec<EphemeralStore>) {
         let opening = Opening {
             claim: String::new(),
@@ -154,7 +154,7 @@ fn a_peer_that_leaves_is_gone_for_those_who_are_there_and_for_newcomers() {
     assert_eq!(heard, [store("1000", &both)]);
     let joined = told(0, vec![store("8", &[("8", Some(2), 105)])]);
     assert_eq!(bench.heard(one), [joined], "a newcomer is told to others");
-    // The heartbeat of one has the other's key as well, with a time of its own; only its own is news.
+    // Peer 8's heartbeat has peer 7's key as well, with a time of its own; only its own key is news.
     let beat = vec![store("8", &[("7", Some(1), 200), ("8", Some(2), 200)])];
     bench.say(two, told(1, beat));
     let passed_on = told(0, vec![store("8", &[("8", Some(2), 200)])]);
@@ -164,14 +164,14 @@ fn a_peer_that_leaves_is_gone_for_those_who_are_there_and_for_newcomers() {
     assert_eq!(bench.heard(two), [gone]);
     let (three, heard) = bench.join("9", &[]);
     assert_eq!(heard, [store("1000", &[("8", Some(2), 200)])]);
-    // A heartbeat that was on its way brings nobody back: its sender is told again.
+    // A late heartbeat does not restore a peer that left: its sender is corrected again.
     let late = vec![store("8", &[("7", Some(1), 300), ("8", Some(2), 300)])];
     bench.say(two, told(1, late));
     let again = told(0, vec![store("1000", &[("7", None, 301)])]);
     assert_eq!(bench.heard(two), [again]);
     let passed_on = told(0, vec![store("8", &[("8", Some(2), 300)])]);
     assert_eq!(bench.heard(three), [passed_on]);
-    // Whoever returns is there again, although its clock is behind those of others.
+    // A peer that returns is accepted again, although its clock is behind those of others.
     let (_, heard) = bench.join("7", &[("7", Some(5), 250)]);
     assert_eq!(
         heard,
@@ -188,7 +188,7 @@ fn only_a_peer_itself_changes_the_key_with_its_id() {
     let (one, _) = bench.join("7", &[("7", Some(1), 100)]);
     let (two, _) = bench.join("8", &[]);
     bench.sent.clear();
-    // (what another says of it, and what it hears in return)
+    // (what another peer sends of this key, and the correction that it gets)
     for (said, corrected) in [
         (("7", Some(1), 200), None),
         (("7", Some(9), 150), None),
@@ -200,7 +200,7 @@ fn only_a_peer_itself_changes_the_key_with_its_id() {
         assert_eq!(bench.heard(two), Vec::from_iter(correction), "{said:?}");
         assert_eq!(bench.heard(one), [], "{said:?}");
     }
-    // It is heard although its clock is behind.
+    // The peer's own change is accepted although its clock is behind.
     bench.say(one, told(1, vec![store("7", &[("7", Some(2), 110)])]));
     let news = told(0, vec![store("7", &[("7", Some(2), 402)])]);
     assert_eq!(bench.heard(two), [news]);
@@ -264,7 +264,7 @@ fn own_keys_are_told_on_every_heartbeat_and_deleted_by_empty_data() {
     bench.hub.handle_timeout(beat);
     bench.take();
     assert_eq!(bench.heard(other), [own]);
-    // Nobody else can change them.
+    // No peer can change this node's keys.
     bench.say(other, told(1, vec![store("8", &[("1000", Some(5), 900)])]));
     set(&mut bench, b"").unwrap();
     let gone = told(1, vec![store("1000", &[("1000", None, 101)])]);
@@ -302,7 +302,7 @@ fn what_is_not_refreshed_or_not_a_store_or_too_much_is_refused_or_forgotten() {
         ("key 1", Some(1), 1),
     ];
     assert_eq!(bench.hub.ephemeral(&doc), [store("1000", &keys)]);
-    // Nobody refreshes them; the peer's own key lasts as long as its connection.
+    // Keys that nobody refreshes are forgotten; the peer's own key lasts as long as its connection.
     bench.sent.clear();
     bench
         .hub

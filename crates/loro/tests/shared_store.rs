@@ -1,4 +1,4 @@
-//! Nodes that share documents on NATS JetStream: what one stores all have, and whoever comes later as well.
+//! Tests of nodes that share documents on NATS JetStream: all nodes, also later ones, have what one stores.
 
 #![cfg(feature = "jetstream")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
@@ -31,7 +31,7 @@ fn entries(doc: &Doc) -> Vec<String> {
         .collect()
 }
 
-/// Waits until this holds.
+/// Waits until a condition holds.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let waiting = async {
         while !holds() {
@@ -65,7 +65,7 @@ async fn what_one_node_stores_all_others_have() {
             push(doc, &format!("{number}.{round}")).await;
         }
     }
-    // One that is larger than a message of NATS.
+    // A change larger than a message of NATS.
     docs[1]
         .loro()
         .get_text("text")
@@ -86,7 +86,7 @@ async fn what_one_node_stores_all_others_have() {
         (entries(&doc), text(&doc)),
         (entries(&docs[0]), text(&docs[0]))
     );
-    // What a node knows of a document that it has not opened.
+    // A node also knows the new version of a document that it has not opened.
     docs[0].loro().get_text("text").insert(0, "x").unwrap();
     let version = docs[0].kept().await.unwrap();
     let knows = |node: &Node| {
@@ -139,7 +139,7 @@ async fn a_document_is_compacted_and_the_stream_stays_small() {
     let total = 600;
     for number in 0..total {
         let text = doc.loro().get_text("text");
-        // Each replaces what was there, so that updates are many and the document is small.
+        // Each change replaces the text, so that there are many updates of a small document.
         text.update(
             &format!("{number} {}", "x".repeat(1000)),
             Default::default(),
@@ -175,7 +175,7 @@ async fn a_deleted_document_is_deleted_everywhere_and_may_begin_anew() {
     push(&doc, "after").await;
     let other = one.open("d").await.unwrap();
     until("one has the new one", || entries(&other) == ["after"]).await;
-    // Also for those who come later.
+    // A node that starts later has the new document, too.
     let late = node(&cluster).await.open("d").await.unwrap();
     assert_eq!(entries(&late), ["after"]);
 }
@@ -215,7 +215,7 @@ async fn what_was_stored_beside_something_that_failed_is_told() {
             size: 10,
         },
     };
-    // No subject is so long.
+    // The second name is too long for a NATS subject, so that its write fails.
     let writes = [append("small"), append(&"long".repeat(1000))];
     let committing = tokio::task::spawn_blocking(move || {
         store.on_others(std::sync::Arc::new(tell));

@@ -1,4 +1,4 @@
-//! Documents synced between nodes, and with the recorded peers.
+//! Tests of documents synced between nodes, and with recorded peers.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 #![cfg(all(feature = "net", feature = "redb"))]
 

@@ -1,5 +1,5 @@
-//! Both bridges, the one in Rust and the one in Python, against what was recorded of the original and
-//! against hosts that mean harm. `replies`, `runs` and `transcripts` also serve `cargo xtask vectors`.
+//! Tests of both bridges, in Rust and in Python, with recordings of the original and with misbehaving
+//! hosts. `replies`, `runs` and `transcripts` also serve `cargo xtask vectors`.
 
 #![cfg(feature = "net")]
 #![allow(clippy::unwrap_used, reason = "a test may")]

@@ -1,4 +1,4 @@
-//! The host against a bridge that does as it is told, much of which is wrong.
+//! Tests of the host against a scripted bridge, which mostly misbehaves.
 
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::unwrap_used, reason = "a test may")]

@@ -1,4 +1,4 @@
-//! A large text to Python and back: equal, and in no more memory than the request and its answer need.
+//! A large text to Python and back arrives unchanged, in no more memory than request and answer need.
 
 #![cfg(all(feature = "net", target_os = "linux"))]
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 /// Bytes of the text, unless `BREAKBULK_ECHO_BYTES` says otherwise.
 const LARGE: usize = 20_000_000;
 
-/// Bytes of this process: `VmRSS` now, `VmHWM` at their highest.
+/// Bytes of memory of this process: `VmRSS` now, `VmHWM` the highest so far.
 fn memory(figure: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -41,7 +41,7 @@ async fn a_large_echo_is_equal_and_its_memory_bounded() {
     // of three counts.
     let mut least = f64::INFINITY;
     for _ in 0..3 {
-        // From here on the highest counts.
+        // Resets `VmHWM`, the highest memory so far.
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let result = host
             .call("builtins", "str", args.clone(), None)

@@ -1,4 +1,4 @@
-//! Several bridges: who gets which, who waits, and what becomes of one that is late or dead.
+//! Tests of a pool: which bridge is leased, who waits, and what happens to a late or dead bridge.
 
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::unwrap_used, reason = "a test may")]
@@ -79,7 +79,7 @@ async fn a_bridge_that_is_late_is_not_leased() {
     pool.warm().await.unwrap();
     let flag = Flag::new();
     let lease = pool.lease().await.unwrap();
-    // Given up when the bridge has it.
+    // The call is given up once the bridge runs it.
     tokio::select! {
         biased;
         outcome = lease.call("t", "wait", flag.args(""), None) => panic!("{outcome:?}"),
@@ -88,14 +88,14 @@ async fn a_bridge_that_is_late_is_not_leased() {
     assert!(lease.is_busy());
     drop(lease);
     assert_eq!(pool.free(), 1);
-    // All go to the other one.
+    // All calls go to the other bridge.
     let mut pids = Vec::new();
     for _ in 0..20 {
         pids.push(pool.call("t", "pid", "[]", None).await.unwrap());
     }
     pids.dedup();
     assert_eq!(pids.len(), 1);
-    // Once its answer came it is there again, and is the same.
+    // Once the late answer came the same bridge is leased again.
     flag.raise();
     let both = [pool.lease().await.unwrap(), pool.lease().await.unwrap()];
     let again = both[0].call("t", "pid", "[]", None).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_dead_bridge_is_replaced() {
         let echoed = pool.call("t", "echo", format!("[{round}]"), None).await;
         assert_eq!(echoed.unwrap().json(), round.to_string());
     }
-    // Those that are replaced are ready again.
+    // A bridge that was replaced is ready before it is leased again.
     let both = [pool.lease().await.unwrap(), pool.lease().await.unwrap()];
     assert!(both.iter().all(|lease| lease.is_up()));
     assert_eq!(pool.starts(), 12);

@@ -30,7 +30,7 @@ use engine::Engine;
 use inbox::Shared;
 use stream::{Framing, StreamDriver};
 
-/// What an endpoint does.
+/// The configuration of an endpoint.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
@@ -210,7 +210,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The same with cancellable calls: the callee gets a cancellation token as its last argument, and
+    /// This object with cancellable calls: the callee gets a cancellation token as its last argument, and
     /// dropping or [cancelling](Call::cancel) a call triggers it.
     pub fn cancellable(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The VSCode RPC endpoint over everything that carries it.
+//! Tests of the VSCode RPC endpoint over every transport that can carry it.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

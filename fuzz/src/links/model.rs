@@ -1,4 +1,4 @@
-//! One link with a naive account of what it owes.
+//! One link with a naive model of the messages that it has to deliver.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use super::pieces::Seen;
 
 pub(super) struct Side {
     pub(super) link: Link,
-    /// Nothing made-up, lost or repeated came in, and nothing that came was refused.
+    /// Whether nothing invented, lost or repeated came in, and nothing that came was refused.
     pub(super) undisturbed: bool,
     wire: Arc<dyn Wire>,
     limits: Limits,
-    /// Whether the link waits for the transport's word on its frames.
+    /// Whether the link waits for the transport to confirm its frames.
     confirms: bool,
     /// Whether the link answers the peer's transfers with frames of its own.
     answers: bool,
-    /// The largest cap so far: what is under way keeps the one it was planned for.
+    /// The largest cap so far: a transfer keeps the cap that it was planned for.
     cap: usize,
-    /// Messages that the link took and has not spoken of since.
+    /// Messages that the link accepted and whose outcome it has not reported.
     owed: BTreeMap<TransferId, Owed>,
-    /// Messages of which at least one frame went out.
+    /// Messages of which at least one frame was sent.
     begun: Vec<Bytes>,
-    /// Messages that the link says are out.
+    /// Messages that the link reported as sent.
     out: Vec<Bytes>,
     /// Messages that the application has not dropped.
     held: Vec<Message>,
@@ -40,7 +40,7 @@ pub(super) struct Side {
 struct Owed {
     message: Outgoing,
     frames: usize,
-    /// It could not be sent and holds its place.
+    /// Whether it could not be sent and keeps its place in the lane.
     failed: bool,
 }
 
@@ -196,7 +196,7 @@ impl Side {
         self.take_events(None);
     }
 
-    /// Does all planning that is to be done elsewhere.
+    /// Does all planning that the link leaves to its caller.
     pub(super) fn plan(&mut self) {
         while let Some(job) = self.link.poll_plan() {
             self.link.handle_planned(job.run());
@@ -214,7 +214,7 @@ impl Side {
         self.held.clear();
     }
 
-    /// Takes all that happened, and settles what was owed. `after`: the frame that just came in.
+    /// Takes all events, and checks off the messages they report on. `after`: the frame that just came in.
     fn take_events(&mut self, after: Option<(&Frame, &Received)>) {
         let mut done = None;
         while let Some(event) = self.link.poll_event() {
@@ -276,7 +276,7 @@ impl Side {
         assert_eq!(done, expected, "a frame tells of the message it completed");
     }
 
-    /// Nothing partial goes up: a message is all of a frame, or all of the pieces of a transfer.
+    /// Checks that a message is all of a frame, or all pieces of a transfer: nothing partial is delivered.
     fn explain(&self, message: &Message, frame: &Frame) {
         let Some(key) = &message.key else {
             let all = frame.bytes();
@@ -292,7 +292,7 @@ impl Side {
         );
     }
 
-    /// Everything that must hold between two steps.
+    /// Checks everything that must hold between two steps.
     pub(super) fn check(&self) {
         let (link, limits) = (&self.link, &self.limits);
         let open = link.open_transfers();
@@ -305,7 +305,7 @@ impl Side {
         if open == 0 {
             assert_eq!(link.pending_bytes(), 0);
         }
-        // What ended gave its memory back; an answer that waits to go out is charged too.
+        // Ended transfers gave their memory back; a response that waits to be sent is charged, too.
         if open == 0 && !self.answers {
             assert_eq!(link.memory(), charged);
         }
@@ -325,14 +325,14 @@ impl Side {
         }
     }
 
-    /// What went out undisturbed came in, each message once.
+    /// Checks that what was sent undisturbed was delivered, each message once.
     pub(super) fn check_delivery_to(&self, other: &Self) {
         if !other.undisturbed || self.closed {
             return;
         }
         assert!(within(&self.out, &other.delivered), "lost on the way");
         assert!(within(&other.delivered, &self.begun), "more came than went");
-        // What has begun goes on, unless it waits for the transport's word or for a timer.
+        // A message that has begun goes on, unless it waits for a confirmation or for a timer.
         let under_way = |owed: &Owed| owed.frames > 0 && !owed.failed;
         let stuck = self.owed.values().any(under_way);
         assert!(!stuck || self.confirms || self.link.poll_timeout().is_some());

@@ -1,10 +1,10 @@
-//! All pieces that ever came to a link, by key and number.
+//! All pieces that a link ever received, by key and number.
 
 use std::collections::BTreeMap;
 
 use breakbulk_link::{Frame, Inbound, Key, Wire};
 
-/// Everything is kept: what was late, doubled or wrong may not explain a message, but never harms.
+/// Everything is kept: late, repeated or invalid pieces may not explain a message, but do no harm.
 #[derive(Default)]
 pub(super) struct Seen(BTreeMap<Key, BTreeMap<u64, Vec<Vec<u8>>>>);
 

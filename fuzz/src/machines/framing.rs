@@ -1,4 +1,4 @@
-//! Either framing, with small limits.
+//! The plain or the persistent framing, with small limits.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use breakbulk_vscode::machine::ipc::{
 use breakbulk_vscode::machine::rpc::Packet;
 use bytes::Bytes;
 
-/// The largest payload that is taken, above what the RPC takes.
+/// The largest payload that is accepted, above the limit of the RPC.
 const PAYLOAD: usize = 8192;
 
 fn config() -> PersistentConfig {
@@ -25,16 +25,16 @@ fn config() -> PersistentConfig {
     })
 }
 
-/// A frame's header, and what a kept message is charged at most.
+/// The bytes of a frame's header, and the most that a kept message is charged.
 const HEADER: usize = 13;
 const CHARGE: usize = 256;
 
-/// No clock needs to be looked at more often than this in one step.
+/// The most calls of `handle_timeout` that one step may need.
 const LOOKS: usize = 200;
 
 pub(super) enum Framing {
     Plain(Protocol),
-    /// With how many frames of a header alone it may have queued.
+    /// With the number of header-only frames that it may have queued.
     Persistent(Box<PersistentProtocol>, usize),
 }
 
@@ -74,7 +74,7 @@ impl Framing {
         }
     }
 
-    /// Writes at most `max` bytes of what waits.
+    /// Writes at most `max` bytes of the queued ones.
     pub(super) fn write(&mut self, now: Instant, mut max: usize, written: &mut Vec<u8>) {
         let out = match self {
             Self::Plain(protocol) => Some(protocol.outgoing()),
@@ -94,7 +94,7 @@ impl Framing {
         }
     }
 
-    /// The stream is lost, and perhaps there is another. False if the session ends with it.
+    /// The stream is lost, and perhaps replaced. False if the session ends with it.
     pub(super) fn lost(&mut self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -116,7 +116,7 @@ impl Framing {
         }
     }
 
-    /// Does what is due; what came of it.
+    /// Does what is due, and returns the events.
     pub(super) fn timeout(&mut self, now: Instant) -> Vec<PersistentEvent> {
         let Self::Persistent(protocol, bare) = self else {
             return Vec::new();
@@ -135,7 +135,7 @@ impl Framing {
         std::iter::from_fn(|| protocol.poll_event()).collect()
     }
 
-    /// Whatever the peer does, this is all that is kept.
+    /// Checks the bound on what is kept, whatever the peer does.
     pub(super) fn check(&self, largest: usize) {
         if let Self::Persistent(protocol, bare) = self {
             let most = config().replay_bytes + largest + CHARGE;
@@ -145,7 +145,7 @@ impl Framing {
                 "{}",
                 protocol.replay_bytes()
             );
-            // What waits to be written, and one replay of what is kept.
+            // Frames that wait to be written, and one replay of the kept messages.
             let queued = protocol.queued_bytes();
             assert!(queued <= 2 * most + bare * HEADER * 2, "{queued}");
         }

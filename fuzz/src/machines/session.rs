@@ -1,4 +1,4 @@
-//! Our side of the session: calls, handlers, a clock and a socket that comes and goes.
+//! This side of the session: calls, handlers, a clock, and a socket that is lost and replaced.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn config() -> Config {
     })
 }
 
-/// All that the session did and was told.
+/// All that the session did and reported.
 #[derive(Debug, PartialEq)]
 pub(super) struct Outcome {
     events: Vec<Event>,
@@ -43,13 +43,13 @@ pub(super) struct Session {
     framing: Framing,
     rpc: Rpc,
     now: Instant,
-    /// There is a stream to read from.
+    /// Whether there is a stream to read from.
     connected: bool,
-    /// Nothing more is read, whatever comes.
+    /// Whether reading has ended for good.
     over: bool,
     /// Requests that run, the oldest first.
     requests: VecDeque<RequestId>,
-    /// Calls that somebody waits for.
+    /// Calls whose reply is awaited.
     calls: BTreeSet<u32>,
     outcome: Outcome,
 }
@@ -73,7 +73,7 @@ impl Session {
         }
     }
 
-    /// Takes a read. False if nothing more of this stream can be taken.
+    /// Handles a read. False if nothing more of this stream can be read.
     pub(super) fn read(&mut self, mut input: Bytes) -> bool {
         while self.connected && !self.over {
             self.make_room();
@@ -94,7 +94,7 @@ impl Session {
         false
     }
 
-    /// Does one thing of our own accord.
+    /// Does one action of this side.
     pub(super) fn step(&mut self, what: u8) {
         let size = usize::from(what >> 4);
         match what & 15 {
@@ -137,7 +137,7 @@ impl Session {
         self.look();
     }
 
-    /// Ends it: nobody may be left waiting.
+    /// Ends the session: no call may be left waiting.
     pub(super) fn end(mut self) -> Outcome {
         self.rpc.dispose();
         self.look();
@@ -172,13 +172,13 @@ impl Session {
 
     fn reply(&mut self, size: usize) {
         if let Some(id) = self.requests.pop_front() {
-            // The largest one is too large, and replaced by an error.
+            // The largest reply is over the limit, and is replaced by an error.
             let reply = Reply::OkBuffer(vec![7; size * 160].into());
             let _ = self.rpc.reply(id, reply);
         }
     }
 
-    /// As a driver does: where nothing more is wanted, handlers end and what waits is written.
+    /// Like a driver: while no message is wanted, lets handlers end and writes what is queued.
     fn make_room(&mut self) {
         while !self.rpc.wants_message() {
             if self.requests.is_empty() {
@@ -220,7 +220,7 @@ impl Session {
         }
     }
 
-    /// Messages to the framing, as long as it takes them.
+    /// Passes messages to the framing, as long as it has room.
     fn hand_over(&mut self) {
         while !self.over
             && self.framing.has_room()
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Takes note of what happened, and sees that no limit gave way.
+    /// Takes the events, and checks that every limit holds.
     fn look(&mut self) {
         while let Some(event) = self.rpc.poll_event() {
             match &event {

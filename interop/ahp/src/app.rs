@@ -1,4 +1,4 @@
-//! A small application: one session whose title is the state, and one file.
+//! An AHP application for the tests: one session, whose state is its title, and one file.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ pub const ROOT: &str = "ahp-root://";
 #[derive(Default)]
 pub struct App {
     session: Mutex<State>,
-    /// What was written last: address and content.
+    /// The file that was written last: address and content.
     file: Mutex<Option<(String, String)>>,
 }
 
@@ -38,7 +38,7 @@ impl App {
     }
 }
 
-/// The smallest session that the real client takes for one.
+/// The smallest session that the real client accepts.
 fn session(title: &str) -> serde_json::Result<State> {
     let title = serde_json::to_string(title)?;
     let text = format!(
@@ -106,7 +106,7 @@ impl Application for App {
     }
 }
 
-/// Nothing is half-done under these locks.
+/// Locks the mutex even if a thread panicked while it held the lock: no change is left half done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

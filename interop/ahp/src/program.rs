@@ -1,4 +1,4 @@
-//! Programs that run beside a test. They end with the value that stands for them.
+//! Runs programs beside a test: `breakbulk gateway` and `ahp-host`. They are killed when dropped.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// What a program says once others may come.
+/// What a program prints before its address once it accepts connections.
 const LISTENING: &str = "listening on ";
 
-/// Where the program `breakbulk` is, as `cargo xtask interop` says.
+/// Where the program `breakbulk` is, as `cargo xtask interop` sets it.
 pub fn breakbulk() -> Result<PathBuf> {
     let path = std::env::var_os("BREAKBULK_BIN").map(PathBuf::from);
     let path = path.context(
@@ -26,18 +26,18 @@ pub fn breakbulk() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A `breakbulk gateway`.
+/// A running `breakbulk gateway`.
 pub struct Gateway {
     child: Child,
-    /// Host and port; at relays what a client gives as its target.
+    /// Host and port; for a Nostr relay, what a client gives as its target.
     pub address: String,
 }
 
 impl Gateway {
-    /// Starts one and waits until it listens. What it tells goes to the test's own output.
+    /// Starts a gateway and waits until it listens. Its log goes to the test's own output.
     pub async fn start(listen: &str, to: &str) -> Result<Self> {
         let mut child = command(&breakbulk()?)
-            // A look at the target would be one more connection on a path that counts them.
+            // A check of the target would be one more connection on a path that counts connections.
             .args(["gateway", "--no-check", "--listen", listen, "--to", to])
             .stderr(Stdio::piped())
             .spawn()?;
@@ -53,7 +53,7 @@ impl Gateway {
         Ok(Self { child, address })
     }
 
-    /// Interrupts it as a terminal would, and waits until it has ended well.
+    /// Sends the gateway SIGINT, as Ctrl-C does, and waits until it has ended without an error.
     pub async fn stop(mut self) -> Result<()> {
         let id = self.child.id().context("the gateway has ended before")?;
         let kill = Command::new("kill")
@@ -69,7 +69,7 @@ impl Gateway {
     }
 }
 
-/// An `ahp-host`.
+/// A running `ahp-host`.
 pub struct HostProgram {
     child: Child,
     stdin: ChildStdin,
@@ -79,7 +79,7 @@ pub struct HostProgram {
 }
 
 impl HostProgram {
-    /// Starts one and waits until it listens.
+    /// Starts a host and waits until it listens.
     pub async fn start(path: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Self> {
         let mut child = command(Path::new(path))
             .args(arguments)
@@ -99,14 +99,14 @@ impl HostProgram {
         })
     }
 
-    /// Gives it a command.
+    /// Sends the host a command.
     pub async fn tell(&mut self, command: &str) -> Result<()> {
         let line = format!("{command}\n");
         self.stdin.write_all(line.as_bytes()).await?;
         Ok(self.stdin.flush().await?)
     }
 
-    /// Its next answer.
+    /// The host's next answer.
     pub async fn hear(&mut self) -> Result<String> {
         let line = self.stdout.next_line().await?;
         let line = line.ok_or_else(|| anyhow!("the host has ended"))?;
@@ -116,7 +116,7 @@ impl HostProgram {
         }
     }
 
-    /// Gives it a command and takes the answer, which begins with `word`, apart.
+    /// Sends the host a command and returns the words of the answer after `word`, with which it must begin.
     pub async fn ask(&mut self, command: &str, word: &str) -> Result<Vec<String>> {
         self.tell(command).await?;
         let answer = self.hear().await?;
@@ -127,12 +127,12 @@ impl HostProgram {
         Ok(words.map(str::to_owned).collect())
     }
 
-    /// Its process.
+    /// The id of the host's process.
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Ends it at once, as `kill -9` does, and waits until it is gone.
+    /// Kills the host as `kill -9` does, and waits until it is gone.
     pub async fn kill(&mut self) -> Result<()> {
         self.child.kill().await.context("killing the host")
     }

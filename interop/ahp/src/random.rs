@@ -1,4 +1,4 @@
-//! Random numbers that a seed brings back.
+//! Random numbers that a seed reproduces.
 
 /// SplitMix64: enough for texts and cuts.
 #[derive(Clone, Copy, Debug)]

@@ -1,15 +1,15 @@
-//! Texts that a seed brings back, and what tells two of them apart.
+//! Texts that a seed reproduces, and the digests by which they are compared.
 
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::random::Random;
 
-/// What JSON escapes, and what UTF-8 takes two to four bytes for.
+/// Characters that JSON escapes, or that UTF-8 writes in two to four bytes.
 const SPECIAL: [&str; 8] = ["\"", "\\", "\n", "\u{1}", "é", "漢", "🚢", "</"];
 const PLAIN: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ.0123456789";
 
-/// A text of exactly `size` bytes that does not repeat itself. Of 64 characters one is special.
+/// A text of exactly `size` bytes that does not repeat itself, with special characters in between.
 pub fn text(seed: u64, size: usize) -> String {
     let mut random = Random::new(seed);
     let mut text = String::with_capacity(size);
@@ -38,17 +38,17 @@ pub fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     digest.hex()
 }
 
-/// The same, as they come.
+/// A SHA-256 of texts that are added one at a time.
 #[derive(Clone, Default)]
 pub struct Digest(Sha256);
 
 impl Digest {
-    /// One more.
+    /// Adds one more text.
     pub fn add(&mut self, text: &str) {
         self.0.update(text.as_bytes());
     }
 
-    /// What it comes to.
+    /// The digest of all added texts, in hex.
     pub fn hex(self) -> String {
         let bytes = self.0.finalize();
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -63,7 +63,7 @@ pub fn action(title: &str) -> serde_json::Result<Box<RawValue>> {
     ))
 }
 
-/// The text in such an action.
+/// The text in an action that [`action`] made.
 pub fn title(action: &str) -> Option<String> {
     let action: serde_json::Map<String, serde_json::Value> = serde_json::from_str(action).ok()?;
     match action.into_iter().find(|(name, _)| name == "title")?.1 {

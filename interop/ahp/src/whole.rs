@@ -1,19 +1,19 @@
-//! A host that knows nothing of segments, made of one that does: neither side hears of the other's.
+//! A transport that renames the `chunking` member both ways, so that neither end sees the other's support.
 
 use breakbulk::link::{Carries, Frame};
 use breakbulk::net::{Incoming, Lost, Sink, Source, Transport};
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 
-/// The advertisement, and what an end without segments makes of it: a word of the same length that
-/// nobody knows.
+/// The advertisement of segments, and what it is replaced with: a member of the same length that
+/// no implementation knows.
 const NAME: &[u8] = br#"{"chunking":{"#;
 const UNKNOWN: &[u8] = br#"{"unspoken":{"#;
 
-/// Where it stands: near the end of an answer, and in requests that are small.
+/// How near the end of a message the member is: answers have it there, and requests are small.
 const NEAR: usize = 4096;
 
-/// Below a host that shall know nothing of segments.
+/// The transport of a host that shall not use segments.
 pub struct Whole<T>(pub T);
 
 impl<T: Transport> Transport for Whole<T> {

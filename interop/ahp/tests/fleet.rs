@@ -25,21 +25,21 @@ use tokio::time::{sleep, timeout};
 
 const MEMBERS: usize = 3;
 const CLIENTS: usize = 4;
-/// Messages of NATS, so that larger actions are in pieces.
+/// The largest NATS message. It is small, so that the log stores larger actions in pieces.
 const MAX_PAYLOAD: usize = 64 << 10;
-/// One of so many actions is larger than that.
+/// One of this many actions is larger than a NATS message.
 const LARGE_EVERY: u64 = 12;
 const LARGE: u64 = 400_000;
-/// How many bytes the log keeps. It is compared as a whole in the end, so nothing may be trimmed from it.
+/// How many bytes the log keeps. The test compares the whole log at the end, so it must never be trimmed.
 const LOG_BYTES: u64 = 512 << 20;
 /// About how many actions are published in all, however long it takes: they take three quarters of the log.
 const ACTIONS: u64 = 11_000;
-/// How long a client may take to connect and to say who it is.
+/// How long a client may take to connect and to complete the handshake.
 const CONNECTED: Duration = Duration::from_secs(15);
-/// How long all may take to have everything at the end.
+/// How long hosts and clients may take to have every action at the end.
 const SETTLED: Duration = Duration::from_secs(120);
 
-/// What a member was told to publish, and whether it said that it has.
+/// An action that a member was told to publish, and whether the member acknowledged it.
 struct Published {
     digest: String,
     acknowledged: bool,
@@ -49,9 +49,9 @@ struct Published {
 struct Fleet {
     log: String,
     ends: AtomicBool,
-    /// The processes of the members; 0 while there is none.
+    /// The process ids of the members; 0 while a member does not run.
     processes: [AtomicU32; MEMBERS],
-    /// The ports of the members, once each has listened.
+    /// The ports of the members, once each has listened for the first time.
     ports: [AtomicU32; MEMBERS],
     starts: AtomicU64,
 }
@@ -105,7 +105,7 @@ async fn whichever_member_or_server_is_killed_every_client_applies_each_action_o
     }
     let acknowledged = published.iter().flatten().filter(|it| it.acknowledged);
     let acknowledged: Vec<&str> = acknowledged.map(|it| &*it.digest).collect();
-    // A member has what others acknowledged a moment later.
+    // A member gets the actions that others acknowledged a moment later.
     let mut last = last.unwrap();
     let settled = async {
         loop {
@@ -177,7 +177,7 @@ async fn publish(
             5 => LARGE,
             _ => random.magnitude(1, 2_000),
         };
-        // Texts of all members are different.
+        // No two members publish the same text.
         let of = seed.wrapping_add(count * MEMBERS as u64 + number as u64);
         let size = size + 16;
         published.push(Published {
@@ -252,8 +252,8 @@ async fn log(member: &mut HostProgram) -> Vec<(i64, String)> {
     }
 }
 
-/// The history has no gap; what was acknowledged is in it once, what was not at most once, and what one
-/// member published is in its order.
+/// Checks that the history has no gap, that each acknowledged action is in it once, any other at most once,
+/// and that the actions of each member are in the order of publishing.
 fn check_history(history: &[(i64, String)], published: &[Vec<Published>]) {
     for (at, (seq, _)) in history.iter().enumerate() {
         assert_eq!(*seq, at as i64 + 1);
@@ -286,7 +286,7 @@ fn check_history(history: &[(i64, String)], published: &[Vec<Published>]) {
     );
 }
 
-/// A client that goes to the next member whenever its connection ends.
+/// A client that connects to the next member whenever its connection ends.
 struct Follower {
     state: watch::Receiver<State>,
     task: tokio::task::JoinHandle<()>,

@@ -1,5 +1,5 @@
-//! At full size over real sockets: a host that is killed, a path that is cut, and a client that
-//! comes back each time has applied exactly what the host has, each action once and in order.
+//! The long test at full size over real sockets: a client that reconnects after every cut of the path and
+//! every kill of the host has applied exactly the host's actions, each once and in order.
 //!
 //! It carries half a gigabyte and is run by `cargo xtask long ahp`. `BREAKBULK_LONG_SEED=7` runs that seed.
 
@@ -22,14 +22,14 @@ const CUTS: u64 = 50;
 const KILLS: u64 = 2;
 /// The least number of actions.
 const ACTIONS: u64 = 120;
-/// Every so many actions there is a very large one.
+/// One of this many actions is very large.
 const LARGE_EVERY: u64 = 25;
 const LARGE: u64 = 24_000_000;
-/// What the others are at most.
+/// The largest size of the other actions.
 const USUAL: u64 = 5_000_000;
-/// The client may be so far behind that all it missed still fits one answer of 32 MiB.
+/// How far the client may be behind, in bytes: all that it missed must fit one answer of 32 MiB.
 const BEHIND: u64 = 30_000_000;
-/// A run that takes longer hangs.
+/// The time limit of a run.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 struct Run {
@@ -37,11 +37,11 @@ struct Run {
     host: HostProgram,
     arguments: Vec<String>,
     follower: Follower,
-    /// Whether the host is there.
+    /// Whether the host runs.
     up: watch::Sender<bool>,
-    /// Sizes of all actions that the host said it has, the first at 0.
+    /// Sizes of all actions that the host acknowledged, by number; the first is at index 0.
     sizes: Vec<u64>,
-    /// Of the texts of actions.
+    /// The seed of the actions' texts.
     seed: u64,
 }
 
@@ -65,7 +65,7 @@ async fn run(seed: u64) {
     let log = log.to_str().unwrap().to_owned();
     let mut arguments = vec!["--log".to_owned(), log];
     let host = start_host(&arguments).await;
-    // The same port again after a kill: the path goes there.
+    // After a kill the host must listen on the same port, since the path leads there.
     let port = host.address.rsplit_once(':').unwrap().1;
     arguments.extend(["--port".to_owned(), port.to_owned()]);
 
@@ -95,7 +95,7 @@ async fn run(seed: u64) {
         if run.sizes.len() as u64 >= ACTIONS && cuts >= CUTS && kills == KILLS {
             break;
         }
-        // Once in each third of the cuts.
+        // One kill after each third of the cuts but the last.
         if kills < KILLS && cuts >= (kills + 1) * CUTS / (KILLS + 1) {
             run.kill_while_publishing().await;
             kills += 1;
@@ -108,7 +108,7 @@ async fn run(seed: u64) {
     run.follower.until(has.len()).await;
     let applied = run.follower.applied();
     assert_eq!(applied, has, "BREAKBULK_LONG_SEED={seed}");
-    // And that is what was to be published: texts that their seeds bring back.
+    // The applied actions are also the ones that were to be published: the seeds reproduce their texts.
     for (index, size) in run.sizes.iter().enumerate() {
         let text = text(seed.wrapping_add(index as u64), *size as usize);
         assert_eq!(applied[index], (index as i64 + 1, digest([&*text])));
@@ -132,7 +132,7 @@ async fn run(seed: u64) {
     );
 }
 
-/// One cut after the other, each after so many bytes, or so many frames, or in mid-frame.
+/// Cuts the path again and again, each time after some bytes or frames.
 async fn cut(path: breakbulk_testkit::bad_path::Control, mut random: Random) {
     for number in 1..=CUTS {
         let mut cut = match random.below(3) {
@@ -160,7 +160,7 @@ impl Run {
         }
     }
 
-    /// The next action, once the client is near enough that it can still be replayed.
+    /// Publishes the next action, once the client is near enough that all it misses can be replayed.
     async fn publish(&mut self) {
         let number = self.sizes.len() as u64;
         let size = self.next_size(number);
@@ -184,7 +184,7 @@ impl Run {
 
     async fn room_for(&self, size: u64) {
         let mut behind = size;
-        // All of these may be missing when the next one is there.
+        // The client may miss all of these by the time the next one is published.
         let near = self.sizes.iter().rev().take_while(|size| {
             behind += **size;
             behind <= BEHIND
@@ -193,7 +193,7 @@ impl Run {
         self.follower.until(far).await;
     }
 
-    /// Ends the host with `kill -9` while actions wait for the log, and starts it again.
+    /// Kills the host with `kill -9` while actions wait to be written to the log, and starts it again.
     async fn kill_while_publishing(&mut self) {
         let number = self.sizes.len() as u64;
         let sizes: Vec<u64> = (0..6)
@@ -213,7 +213,7 @@ impl Run {
         self.up.send_replace(false);
         self.host.kill().await.unwrap();
         self.host = start_host(&self.arguments).await;
-        // The client must not have seen what is gone, and what was told to be there must be.
+        // The client must not have seen any lost action, and every acknowledged action must still be there.
         let seen = self.follower.applied();
         let has = self.log().await;
         println!(
@@ -233,7 +233,7 @@ impl Run {
             .extend(&sizes[known - number as usize..has.len() - number as usize]);
     }
 
-    /// Number and digest of all that the host has.
+    /// Number and digest of all actions in the host's log.
     async fn log(&mut self) -> Vec<Applied> {
         self.host.tell("log").await.unwrap();
         let mut has = Vec::new();

@@ -1,5 +1,5 @@
-//! Every rule of the proposal about segments, over real WebSockets: who breaks one is told which,
-//! with 4400.
+//! Every rule of the proposal about segments, over real WebSockets: a peer that breaks one is told which one,
+//! in a close frame with code 4400.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -13,7 +13,7 @@ use breakbulk::net::ws::{
 use breakbulk::net::{Incoming, Sink as _, Source as _, Transport as _};
 use interop_ahp::app::App;
 
-/// Frames of 400 bytes, messages of 600, two groups.
+/// Limits: frames of 400 bytes, messages of 600 bytes, two groups.
 fn config() -> Config {
     Config::default().with(|config| {
         config.chunking = Chunking {
@@ -263,7 +263,7 @@ async fn every_broken_rule_closes_with_4400_and_names_the_rule() {
     for (rule, frames, reason) in BROKEN {
         let (mut source, mut sink) = host().await.split();
         sink.send(Frame::Text(INITIALIZE.into())).await.unwrap();
-        // Segments are taken once ours is said.
+        // A client may send segments once it has the host's advertisement.
         assert!(matches!(source.next().await, Incoming::Frame(_)));
         let closed = say(&mut source, &mut sink, frames).await;
         if (closed.code, &*closed.reason) != (4400, *reason) {
@@ -287,7 +287,7 @@ async fn a_segment_before_the_handshake_closes_with_4400() {
 async fn a_segment_to_who_advertised_nothing_closes_with_4400() {
     let (mut listener, url) = listen().await;
     let mut config = ClientConfig::new("c");
-    // Messages smaller than frames: that is no sound advertisement, so none is made.
+    // A message limit below the frame limit makes the advertisement invalid, so the client sends none.
     config.connection.chunking.max_message_bytes = 1000;
     let client = Client::new(config);
     let websocket = ws::connect(&url, &ConnectOptions::default()).await.unwrap();
@@ -330,7 +330,7 @@ async fn host() -> WebSocket {
     ws::connect(&url, &ConnectOptions::default()).await.unwrap()
 }
 
-/// Says all of it, and hears how it ends.
+/// Sends all frames, and returns how the connection ends.
 async fn say(source: &mut WsSource, sink: &mut WsSink, frames: &[&str]) -> Closed {
     for frame in frames {
         let frame = Frame::Text(frame.to_string().into());

@@ -30,10 +30,10 @@ const CAP: u64 = 1_000_000;
 const BIG: usize = 24_000_000;
 /// Actions in a burst.
 const BURST: u64 = 10_000;
-/// A test that takes longer hangs.
+/// The time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The largest frame of a host that is not behind a capped path, and so takes all in one.
+/// The largest frame of a host that is not behind a capped path, and so sends every message in one frame.
 const WHOLE: [&str; 3] = ["--whole", "--frame", "33554432"];
 
 async fn start_host(arguments: &[&str]) -> HostProgram {
@@ -50,7 +50,7 @@ async fn capped_path(to: &str) -> BadPath {
     BadPath::start(to, Weather::both_ways(way)).await.unwrap()
 }
 
-/// As it comes, but for the two numbers that large messages and bursts need.
+/// The client's default settings, except for the two numbers that large messages and bursts need.
 fn config() -> ClientConfig {
     ClientConfig {
         default_request_timeout: Some(PATIENCE),
@@ -73,7 +73,7 @@ async fn initialize(
         .await
 }
 
-/// All large messages and the burst, each equal by its digest.
+/// All large messages and the burst arrive; each is compared by its digest.
 async fn all_arrives(client: &Client, host: &mut HostProgram) {
     let said = host
         .ask(&format!("snapshot {BIG} 1"), "snapshot")
@@ -179,7 +179,7 @@ async fn next_title(session: &mut SessionSubscription) -> (u64, String) {
     }
 }
 
-/// The cap never struck, and all of it came this way.
+/// The path refused no message, and all bytes went over it.
 fn passed_the_cap(counts: Counts) {
     println!("{counts:?}");
     for (passed, bytes) in [(counts.from_client, 2 * BIG), (counts.from_target, 4 * BIG)] {
@@ -240,7 +240,7 @@ async fn the_real_client_over_our_transport_and_our_host() {
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
 
-/// Otherwise the cap would prove nothing.
+/// Shows that the cap takes effect: without gateways it ends the connection.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop ahp"]
 async fn with_nothing_between_the_cap_ends_the_connection() {

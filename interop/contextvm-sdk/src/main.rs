@@ -1,5 +1,5 @@
-//! A peer that is the crate `contextvm-sdk`'s own: its transports, and above them what
-//! `interop/contextvm/peer.mjs` does, with the same arguments, commands and words.
+//! A peer made of the crate `contextvm-sdk`: its transports, driven by the same arguments, commands and
+//! output lines as `interop/contextvm/peer.mjs`.
 //!
 //! ```text
 //! contextvm-sdk-peer client|server '{ "relay": URL, "key"?: HEX, "server"?: PUBKEY,
@@ -50,7 +50,7 @@ fn failed(error: impl std::fmt::Display) {
     say(&json!({"failed": error.to_string()}));
 }
 
-/// What both ends are told: the relay and how messages are sealed.
+/// The part of the plan that client and server share: the relay, and how messages are encrypted.
 fn shared(plan: &Value) -> Result<(Vec<String>, EncryptionMode)> {
     let relay = plan["relay"].as_str().context("no relay")?;
     let encryption = match plan["encryption"].as_str() {
@@ -143,7 +143,7 @@ async fn ask(plan: &Value, mut commands: Commands) -> Result<()> {
     Ok(transport.close().await?)
 }
 
-/// One call, as a line tells of it.
+/// Makes one call, and returns the line that reports its outcome.
 async fn one(
     transport: &NostrClientTransport,
     answers: &mut UnboundedReceiver<JsonRpcMessage>,
@@ -155,7 +155,7 @@ async fn one(
     let id = command["id"].as_u64().context("no number")?;
     let call = Call::new(text, size("up")?, size("down")?);
     let mut asked: Value = serde_json::from_str(&call.request(id))?;
-    // Without it nothing large can come.
+    // The SDK sends large messages as progress notifications, which need a token.
     asked["params"]["_meta"] = json!({"progressToken": id});
     let start = Instant::now();
     let (mut answer, progress) = request(transport, answers, asked).await?;
@@ -169,7 +169,7 @@ async fn one(
     Ok(json!({"text": text, "heard": heard, "seconds": seconds, "progress": progress}))
 }
 
-/// Sends a request, and waits for the answer and how often progress was told.
+/// Sends a request, and returns the answer and the number of progress notifications before it.
 async fn request(
     transport: &NostrClientTransport,
     answers: &mut UnboundedReceiver<JsonRpcMessage>,

@@ -1,25 +1,25 @@
-//! One call of the tool that both sides serve, and what comes of it.
+//! One call of the tool that all servers of the tests offer, and its outcome.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::text::{About, Text};
 
-/// What is sent and what is asked for.
+/// The sizes of a call: what the client sends, and what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// What both texts are made of.
     pub text: Text,
     /// Bytes of the request's text.
     pub up: usize,
-    /// Bytes of the answer's.
+    /// Bytes of the answer's text.
     pub down: usize,
-    /// Whether the real server says something of CEP-41's first.
+    /// Whether the SDK's server sends frames of CEP-41 before its answer.
     pub stream: bool,
 }
 
 impl Call {
-    /// A call without anything of CEP-41.
+    /// A call without frames of CEP-41.
     pub fn new(text: Text, up: usize, down: usize) -> Self {
         Self {
             text,
@@ -29,17 +29,17 @@ impl Call {
         }
     }
 
-    /// As a peer beside the test is told of it.
+    /// The call as JSON, for a peer in another process.
     pub fn to_json(self) -> Value {
         json!({"kind": self.text.name(), "up": self.up, "down": self.down, "stream": self.stream})
     }
 
-    /// The request in MCP's words.
+    /// The JSON-RPC request of MCP.
     pub fn request(self, id: u64) -> String {
         self.to_request(id).to_string()
     }
 
-    /// The same as MCP 2026-07-28 has it.
+    /// The request of MCP 2026-07-28.
     pub fn modern_request(self, id: u64) -> String {
         let mut request = self.to_request(id);
         request["params"]["_meta"] = modern_meta();
@@ -57,10 +57,10 @@ impl Call {
     }
 }
 
-/// The version of MCP that knows no `initialize`.
+/// The version of MCP that has no `initialize`.
 pub const MODERN: &str = "2026-07-28";
 
-/// What each request of that version says of its client.
+/// The `_meta` that each request of that version has about its client.
 pub fn modern_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -69,7 +69,7 @@ pub fn modern_meta() -> Value {
     })
 }
 
-/// What a server of ours answers to a request; none to what is no request.
+/// What this project's test server answers to a request; none if the message is not a request.
 pub fn answer(request: &Value) -> Option<Value> {
     let id = request.get("id")?;
     let result = match request["method"].as_str()? {
@@ -85,7 +85,7 @@ pub fn answer(request: &Value) -> Option<Value> {
         }),
         "ping" => json!({}),
         "tools/call" => match exchange(&request["params"]["arguments"]) {
-            // Clients of the older version take more members than they know.
+            // Clients of the older version ignore members that they do not know.
             Some(content) => json!({"content": content, "resultType": "complete"}),
             None => return Some(error(id, -32602, "bad arguments")),
         },
@@ -110,30 +110,30 @@ fn exchange(arguments: &Value) -> Option<Vec<Value>> {
     )
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// An answer.
     Answered(Answer),
-    /// An error in its place.
+    /// An error instead of an answer.
     Failed(Value),
 }
 
-/// An answer, as its caller has it.
+/// An answer, as the caller got it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The text that came.
+    /// The text that came back.
     pub text: About,
-    /// The text that the server had of us.
+    /// The caller's text, as the server got it.
     pub heard: About,
-    /// From call to answer.
+    /// The time from call to answer.
     pub seconds: f64,
     /// How often the caller was told of progress.
     pub progress: u64,
 }
 
 impl Outcome {
-    /// The answer; an error is one here too.
+    /// The answer; if the call failed, an error.
     pub fn answer(self) -> Result<Answer> {
         match self {
             Self::Answered(answer) => Ok(answer),
@@ -141,7 +141,7 @@ impl Outcome {
         }
     }
 
-    /// Checks that both texts went over whole.
+    /// Checks that both texts arrived whole.
     pub fn whole(self, call: Call) -> Result<Answer> {
         let answer = self.answer().with_context(|| format!("{call:?}"))?;
         let sent = About::of(&call.text.make(call.up));

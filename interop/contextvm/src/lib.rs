@@ -1,5 +1,5 @@
-//! What the live tests of ContextVM share: a published SDK in a process beside the test, our client and
-//! server with the same tool, and a relay between the two.
+//! What the live tests of ContextVM share: a published SDK in a process beside the test, this project's
+//! client and server with the same tool, and a relay between the two.
 //!
 //! `cargo xtask interop contextvm` installs the SDK of npm and runs the tests.
 

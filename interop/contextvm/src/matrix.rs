@@ -1,4 +1,4 @@
-//! Texts of all kinds and sizes between a published SDK and ours, one way round and the other.
+//! Calls with texts of all kinds and sizes between a published SDK and this project, in either role.
 
 use anyhow::{Result, ensure};
 use breakbulk::contextvm::{Config, Encryption, Keys};
@@ -10,10 +10,10 @@ use crate::ours::{self, Caller};
 use crate::peer::{Peer, Sdk};
 use crate::text::Text;
 
-/// What a relay takes.
+/// The largest event that a relay takes.
 pub const EVENT_MAX: usize = 64 << 10;
 
-/// 5 MB, as large as a text is here.
+/// 5 MB, the largest text of these tests.
 pub const LARGE: usize = 5_000_000;
 
 /// Bytes of the request's text and of the answer's.
@@ -25,7 +25,7 @@ pub const SIZES: [(usize, usize); 5] = [
     (LARGE, 10),
 ];
 
-/// Which of the two is the SDK's.
+/// Which of the two ends the SDK is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theirs {
     /// Its client asks our server.
@@ -34,20 +34,20 @@ pub enum Theirs {
     Server,
 }
 
-/// One way to meet, and what is sent.
+/// A pair of client and server, and the calls between them.
 #[derive(Clone, Debug)]
 pub struct Matrix<'a> {
-    /// Whose.
+    /// The SDK.
     pub sdk: Sdk,
-    /// Which end.
+    /// The SDK's role.
     pub theirs: Theirs,
-    /// What the asking end does; the other end is as it is by itself.
+    /// The encryption setting of the client; the server keeps its default.
     pub encryption: Encryption,
-    /// The SDK's chunk size, where it is not its own.
+    /// The SDK's chunk size, where it is not the SDK's default.
     pub chunk: Option<usize>,
-    /// Of what.
+    /// The kinds of texts.
     pub texts: &'a [Text],
-    /// How much.
+    /// Their sizes: bytes of the request's text and of the answer's.
     pub sizes: &'a [(usize, usize)],
 }
 
@@ -57,7 +57,7 @@ enum Asking {
 }
 
 impl Matrix<'_> {
-    /// Carries all of it over one relay, checks every text, and prints a line for each.
+    /// Makes all calls over one relay, checks every text, and prints a line for each call.
     pub async fn run(&self) -> Result<()> {
         let relay = BadRelay::start(Weather::default()).await?;
         let config = Config::default().with(|config| config.encryption = self.encryption);

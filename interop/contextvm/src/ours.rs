@@ -1,4 +1,4 @@
-//! Our own client and server, with the tool that the real ones have.
+//! This project's own client and server, with the tool that the SDK's peers have.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use crate::call::{self, Answer, Call, Outcome};
 use crate::text::About;
 
-/// Who says nothing for longer hangs.
+/// The time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// A relay in this process serves no document.
+/// Does not ask the relay for its limits (NIP-11): the relay of the tests does not serve them.
 fn at_once(options: RelayOptions) -> RelayOptions {
     RelayOptions {
         limits: Duration::ZERO,
@@ -25,12 +25,12 @@ fn at_once(options: RelayOptions) -> RelayOptions {
     }
 }
 
-/// A server that answers as long as it lives.
+/// Starts a server that answers every request. It remembers nothing of former clients.
 pub async fn serve(relay: &str, keys: Keys, config: Config) -> Result<Server> {
     serve_remembering(relay, keys, config, Arc::new(Forgetful)).await
 }
 
-/// The same, with what it knows of clients from earlier days.
+/// Starts a server that keeps the features of its clients in `memory`, also after a restart.
 pub async fn serve_remembering(
     relay: &str,
     keys: Keys,
@@ -58,7 +58,7 @@ pub async fn serve_remembering(
     Ok(server)
 }
 
-/// A client that calls.
+/// This project's client, with the calls of the tests.
 pub struct Caller {
     /// The client itself.
     pub client: Client,
@@ -82,7 +82,7 @@ impl Caller {
         })
     }
 
-    /// Begins a session, as a client does that keeps one.
+    /// Sends `initialize`, as a client that keeps a session does.
     pub async fn initialize(&mut self) -> Result<Value> {
         self.calls += 1;
         let params = json!({
@@ -98,7 +98,7 @@ impl Caller {
         Ok(answer)
     }
 
-    /// Asks a server of MCP 2026-07-28 what it is, as its clients begin.
+    /// Sends `server/discover`, the first request of a client of MCP 2026-07-28.
     pub async fn discover(&mut self) -> Result<Value> {
         self.calls += 1;
         let params = json!({"_meta": call::modern_meta()});
@@ -107,13 +107,13 @@ impl Caller {
         Ok(self.hear().await?.0)
     }
 
-    /// Calls, and waits for what comes of it.
+    /// Makes a call and waits for its outcome.
     pub async fn call(&mut self, call: Call) -> Result<Outcome> {
         self.calls += 1;
         self.ask(call.request(self.calls)).await
     }
 
-    /// Calls with this request, under a token of the application's where it has one.
+    /// Sends this request, with the progress token that it may have, and waits for the outcome.
     pub async fn ask(&self, request: String) -> Result<Outcome> {
         let start = Instant::now();
         self.client.send(request).await?;
@@ -132,7 +132,7 @@ impl Caller {
         }))
     }
 
-    /// The next answer, and how often progress was told before it.
+    /// The next answer, and the number of progress notifications before it.
     async fn hear(&self) -> Result<(Value, u64)> {
         let mut progress = 0;
         loop {

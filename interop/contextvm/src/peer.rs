@@ -1,4 +1,4 @@
-//! A published SDK, in a process that ends with the value that stands for it.
+//! A published SDK as client or server, in a process that is killed when the value is dropped.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::process::Command;
 use crate::call::{Answer, Call, Outcome};
 use crate::text::About;
 
-/// Names the program that is made of the crate `contextvm-sdk`.
+/// The environment variable that names the program built from the crate `contextvm-sdk`.
 pub const RUST_PEER: &str = "CONTEXTVM_SDK_PEER";
 
 /// Which SDK.
@@ -24,12 +24,12 @@ pub enum Sdk {
     Rust,
 }
 
-/// Which end it is.
+/// Which end the SDK is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The end that asks.
+    /// The end that sends requests.
     Client,
-    /// The end that answers.
+    /// The end that answers requests.
     Server,
 }
 
@@ -39,7 +39,7 @@ impl Sdk {
             Self::Npm => {
                 let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
                 let mut command = node(folder, "peer.mjs", "@contextvm/sdk")?;
-                // What goes wrong is told by the script.
+                // The script itself reports errors.
                 command.env("LOG_ENABLED", "false");
                 Ok(command)
             }
@@ -54,18 +54,18 @@ impl Sdk {
     }
 }
 
-/// A client or a server of an SDK's.
+/// A running client or server of an SDK.
 pub struct Peer {
     script: Script,
-    /// Its key.
+    /// The public key of the peer.
     pub key: PublicKey,
-    /// The version of MCP that a client agreed on, where it tells.
+    /// The version of MCP that a client agreed on, if the client reports it.
     pub version: Option<String>,
     calls: u32,
 }
 
 impl Peer {
-    /// Starts a server and waits until it is heard of at the relay.
+    /// Starts a server and waits until it is reachable at the relay.
     pub async fn server(sdk: Sdk, plan: &Value) -> Result<Self> {
         Self::start(sdk, Role::Server, plan).await
     }
@@ -95,7 +95,7 @@ impl Peer {
         })
     }
 
-    /// Begins a call; without an answer for `patience` it fails.
+    /// Begins a call, which fails if there is no answer within `patience`.
     pub async fn begin(&mut self, call: Call, patience: Option<Duration>) -> Result<u32> {
         self.calls += 1;
         let id = self.calls;
@@ -107,7 +107,7 @@ impl Peer {
         Ok(id)
     }
 
-    /// What came of a call that was begun.
+    /// The outcome of a call that was begun.
     pub async fn outcome(&mut self, id: u32) -> Result<Outcome> {
         let answer = self.script.hear("an answer", |said| said["id"] == id);
         let mut said = answer.await?;
@@ -125,20 +125,20 @@ impl Peer {
         }))
     }
 
-    /// Calls, and waits for what comes of it.
+    /// Makes a call and waits for its outcome.
     pub async fn call(&mut self, call: Call) -> Result<Outcome> {
         let id = self.begin(call, None).await?;
         self.outcome(id).await
     }
 
-    /// The next error that none of its callers heard of.
+    /// The next error that the SDK reported without reference to a call.
     pub async fn failure(&mut self) -> Result<String> {
         let failed = |said: &Value| said.get("failed").is_some();
         let said = self.script.hear("an error", failed).await?;
         Ok(said["failed"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// The errors that were told so far and that nobody asked for.
+    /// The errors so far that the SDK reported without reference to a call.
     pub fn failures(&self) -> Vec<String> {
         let failed = self
             .script
@@ -147,7 +147,7 @@ impl Peer {
         failed.map(str::to_owned).collect()
     }
 
-    /// Lets it end in good order, and waits until it has.
+    /// Ends the peer in good order, and waits until its process has ended.
     pub async fn stop(self) -> Result<()> {
         Ok(self.script.stop().await?)
     }

@@ -1,4 +1,4 @@
-//! Who else has an endpoint's key, and so sees all frames that come for it.
+//! An observer that has an endpoint's secret key, and so sees all frames that are sent to the endpoint.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Who waits longer for a frame hangs.
+/// The time limit for a frame.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A frame of an oversized transfer.
@@ -18,20 +18,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Seen {
     /// `start`, `accept`, `chunk`, `end` or `abort`.
     pub kind: String,
-    /// Its token.
+    /// The transfer's token.
     pub token: String,
-    /// Its number.
+    /// The frame's `progress` number.
     pub progress: u64,
 }
 
-/// Listens with somebody's key.
+/// Subscribes with an endpoint's key, and collects the frames.
 pub struct Spy {
     seen: watch::Receiver<Vec<Seen>>,
     _relays: Relays,
 }
 
 impl Spy {
-    /// Listens at this relay.
+    /// Starts to listen at this relay.
     pub async fn listen(relay: &str, keys: &Keys) -> Result<Self> {
         let options = RelayOptions {
             limits: Duration::ZERO,
@@ -60,7 +60,7 @@ impl Spy {
         })
     }
 
-    /// All frames, once a frame of this kind is among them.
+    /// Waits for a frame of this kind, and returns all frames so far.
     pub async fn frames_with(&mut self, kind: &str) -> Result<Vec<Seen>> {
         let there = |seen: &Vec<Seen>| seen.iter().any(|seen| seen.kind == kind);
         let seen = timeout(PATIENCE, self.seen.wait_for(there)).await;

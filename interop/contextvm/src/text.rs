@@ -1,4 +1,4 @@
-//! Texts that both sides make alike (`texts.mjs`), and what tells two of them apart.
+//! Texts that this project and the scripts (`texts.mjs`) generate alike, and the digests that compare them.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -6,19 +6,19 @@ use sha2::{Digest as _, Sha256};
 /// What a text is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text {
-    /// Nothing is escaped.
+    /// Characters of one byte, none of which JSON escapes.
     Ascii,
     /// Characters of three and four bytes.
     Cjk,
-    /// Each is escaped, and what escapes it is escaped again.
+    /// Backslashes: JSON escapes each, and an enclosing JSON string escapes the escapes again.
     Backslashes,
 }
 
 impl Text {
-    /// All of them.
+    /// All kinds of texts.
     pub const ALL: [Self; 3] = [Self::Ascii, Self::Cjk, Self::Backslashes];
 
-    /// Its name on the wire.
+    /// The kind's name in the commands of a peer.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ascii => "ascii",
@@ -40,7 +40,7 @@ impl Text {
         }
     }
 
-    /// At least so many bytes: numbered units, so that no piece of it is like another.
+    /// A text of at least this many bytes: numbered units, so that no two parts of it are equal.
     pub fn make(self, size: usize) -> String {
         let unit = self.unit();
         let count = size.div_ceil(7 + unit.len());
@@ -55,14 +55,14 @@ impl Text {
 /// A text's size and digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Its bytes.
+    /// Its length in bytes.
     pub bytes: usize,
-    /// Their SHA-256 in hex.
+    /// The SHA-256 of the bytes, in hex.
     pub sha256: String,
 }
 
 impl About {
-    /// What tells this text from others.
+    /// Size and digest of this text.
     pub fn of(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
         Self {
@@ -71,12 +71,12 @@ impl About {
         }
     }
 
-    /// As it is told.
+    /// The JSON in which a peer reports a text.
     pub fn to_json(&self) -> Value {
         json!({"bytes": self.bytes, "sha256": self.sha256})
     }
 
-    /// As it was told.
+    /// Reads what a peer reported.
     pub fn from_json(value: &Value) -> Option<Self> {
         Some(Self {
             bytes: usize::try_from(value["bytes"].as_u64()?).ok()?,
@@ -89,7 +89,7 @@ impl About {
 mod tests {
     use super::*;
 
-    /// What `texts.mjs` makes of the same.
+    /// The digests of the texts that `texts.mjs` generates from the same arguments.
     #[test]
     fn texts_are_those_of_the_other_side() {
         for (text, bytes, sha256) in [

@@ -1,5 +1,5 @@
-//! What takes too long for every change: the Rust crate `contextvm-sdk` as a second real peer, the largest
-//! texts in gift wraps, and npm's SDK behind a bad relay.
+//! The ContextVM tests that take too long for every change: the Rust crate `contextvm-sdk` as a second real
+//! peer, the largest texts in gift wraps, and npm's SDK behind a bad relay.
 //!
 //! It is run by `cargo xtask long contextvm`. `BREAKBULK_LONG_SEED=7` runs that seed alone.
 
@@ -40,8 +40,8 @@ async fn the_rust_crate_in_both_directions() {
     }
 }
 
-/// Defect 3, with the crate's own client: it comes back with its key and waits for leave, which our server
-/// gives each time.
+/// Defect 3, with the crate's own client: it reconnects with the same key and waits for `accept`, which this
+/// project's server sends each time.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask long contextvm"]
 async fn the_rust_crate_comes_back_with_its_key() {
@@ -59,7 +59,7 @@ async fn the_rust_crate_comes_back_with_its_key() {
         client.call(call).await.unwrap().whole(call).unwrap();
         client.stop().await.unwrap();
     }
-    // And our client with the crate's server, which knows it the second time.
+    // And this project's client with the crate's server, which knows the client's key the second time.
     let server = Peer::server(Sdk::Rust, &json!({"relay": relay.url()})).await;
     let server = server.unwrap();
     let keys = Keys::generate();
@@ -89,8 +89,8 @@ async fn the_largest_texts_in_gift_wraps() {
     }
 }
 
-/// Events come late, twice and out of order, to ours and to theirs: all that does not lose its start or end
-/// arrives whole.
+/// Events come late, twice and out of order to both ends: every transfer whose start and end arrive
+/// is received whole.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask long contextvm"]
 async fn behind_a_bad_relay() {

@@ -1,4 +1,4 @@
-//! A headless Chromium beside the test, with pages whose sync peers do as they are told.
+//! Runs a headless Chromium beside the test; its pages have sync peers that the test controls.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::state::{State, Version};
 
-/// A page that takes longer for anything hangs.
+/// The time limit for anything that a page does.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A browser and its pages.
@@ -38,15 +38,15 @@ struct Shared {
 
 #[derive(Default)]
 struct Said {
-    /// Who waits for which answer.
+    /// Calls that wait for an answer, by number.
     waiting: HashMap<u64, oneshot::Sender<Value>>,
-    /// What went wrong in pages and nobody caught.
+    /// Errors that no code in the pages caught.
     uncaught: Vec<String>,
     ended: bool,
 }
 
 impl Browser {
-    /// Starts it, without a page.
+    /// Starts the browser, without a page.
     pub async fn start() -> Result<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut child = node(folder, "browser.mjs", "playwright-core")?
@@ -75,7 +75,7 @@ impl Browser {
         })
     }
 
-    /// Opens a page whose peer calls `url` by this way. It does not call yet.
+    /// Opens a page whose peer will connect to `url` by this transport. It does not connect yet.
     pub async fn page(&self, name: &str, way: Way, url: &str) -> Result<Page> {
         let page = Page {
             name: name.to_owned(),
@@ -83,14 +83,14 @@ impl Browser {
         };
         page.shared.run(json!({"page": name, "open": true})).await?;
         let transport = transport(way);
-        // A number of its own, as the original's peers have one.
+        // Each peer needs a number of its own.
         let peer_id = format!("1000{}", self.shared.calls.load(Ordering::Relaxed));
         let options = json!({"peerId": peer_id, "name": name, "transport": transport, "url": url});
         page.call("make", json!([options])).await?;
         Ok(page)
     }
 
-    /// Ends it in good order. What went wrong in a page is an error.
+    /// Ends the browser in good order. Fails if there was an uncaught error in a page.
     pub async fn stop(mut self) -> Result<()> {
         self.shared.stdin.lock().await.take();
         let ended = timeout(PATIENCE, self.child.wait()).await;
@@ -104,7 +104,7 @@ impl Browser {
     }
 }
 
-/// A way's name in `transports.js` and `repo.mjs`.
+/// The name of a transport in `transports.js` and `repo.mjs`.
 pub(crate) fn transport(way: Way) -> &'static str {
     match way {
         Way::WebSocket => "ws",
@@ -148,7 +148,7 @@ impl Shared {
     }
 }
 
-/// Brings answers to those who wait for them.
+/// Reads the browser's answers and hands each to the call that waits for it.
 async fn listen(shared: Arc<Shared>, mut lines: Lines<BufReader<ChildStdout>>) {
     while let Ok(Some(line)) = lines.next_line().await {
         let told: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -192,9 +192,9 @@ pub struct Counts {
     pub sent: Passed,
     /// To the page.
     pub received: Passed,
-    /// Updates that came before the answer that they build on.
+    /// Updates that came before the answer to which they are relative.
     pub early: u64,
-    /// Updates without those they build on, though all was answered: something was lost.
+    /// Updates without the updates they depend on, though every request was answered: something was lost.
     pub gaps: u64,
     /// Why connections ended.
     pub reasons: Vec<String>,
@@ -205,7 +205,7 @@ pub struct Counts {
 pub struct Edits {
     /// How many.
     pub count: u64,
-    /// What the page had after them.
+    /// The document's version after them.
     pub version: Version,
 }
 
@@ -216,7 +216,7 @@ impl Page {
         self.shared.run(command).await
     }
 
-    /// The same, with an answer of this type.
+    /// Calls a method, and parses its answer as this type.
     pub async fn ask<T: serde::de::DeserializeOwned>(
         &self,
         method: &str,
@@ -226,7 +226,7 @@ impl Page {
         serde_json::from_value(answer).with_context(|| format!("the answer of {method}"))
     }
 
-    /// Begins to call the server, and waits until both know each other.
+    /// Connects the page to the server, and waits until the handshake is done.
     pub async fn connect(&self) -> Result<()> {
         self.call("connect", json!([])).await.map(drop)
     }
@@ -242,12 +242,12 @@ impl Page {
         self.ask("until", json!([doc, version])).await
     }
 
-    /// What was counted.
+    /// What the page's peer counted so far.
     pub async fn counts(&self) -> Result<Counts> {
         self.ask("counts", json!([])).await
     }
 
-    /// Keeps a picture of the page.
+    /// Saves a screenshot of the page.
     pub async fn screenshot(&self, path: &Path) -> Result<()> {
         let command = json!({"page": self.name, "screenshot": path});
         self.shared.run(command).await?;

@@ -1,4 +1,4 @@
-//! A client of either implementation, with the same words for both.
+//! A client of either implementation with one interface, so that the same tests run with both.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::hub::Whose;
 use crate::repo::{Repo, fresh_peer_id};
 use crate::state::{State, Version, until};
 
-/// What does not happen for longer does not happen.
+/// The time limit for everything that a test waits for.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The namespace of presence, as `repo.mjs` has it.
+/// The namespace of the presence store; `repo.mjs` has the same.
 const PRESENCE: &str = "presence";
 
-/// Milliseconds after which a store forgets what was not told again; longer than any test.
+/// Milliseconds after which a store forgets a value that was not sent again; longer than any test.
 const KEPT_FOR: i64 = 600_000;
 
 /// A client of a hub.
@@ -43,7 +43,7 @@ pub struct Ours {
 }
 
 impl Client {
-    /// Starts a client that calls a hub by this way.
+    /// Starts a client that connects to a hub by this transport.
     pub async fn start(whose: Whose, name: &str, way: Way, url: &str) -> Result<Self> {
         if whose == Whose::Npm {
             return Ok(Self::Npm(Box::new(Repo::client(name, way, url).await?)));
@@ -71,7 +71,7 @@ impl Client {
         }))
     }
 
-    /// Its number among peers, which is also its key in stores of presence.
+    /// The client's peer id, which is also its key in presence stores.
     pub fn peer_id(&self) -> String {
         match self {
             Self::Ours(ours) => ours.peer_id.clone(),
@@ -98,7 +98,7 @@ impl Client {
         }
     }
 
-    /// What a document is now.
+    /// The current state of a document.
     pub async fn state(&mut self, doc: &str) -> Result<State> {
         match self {
             Self::Ours(ours) => Ok(State::of(&ours.open(doc).await?.loro())),
@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// What a document is now, as JSON.
+    /// The current value of a document, as JSON.
     pub async fn json(&mut self, doc: &str) -> Result<Value> {
         match self {
             Self::Ours(ours) => {
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// Tells the others of a document that it is there.
+    /// Announces the client's presence in a document.
     pub async fn appear(&mut self, doc: &str) -> Result<()> {
         match self {
             Self::Ours(ours) => {
@@ -181,7 +181,7 @@ impl Client {
         }
     }
 
-    /// Lets it leave in good order.
+    /// Disconnects and ends the client in good order.
     pub async fn leave(self) -> Result<()> {
         match self {
             Self::Ours(ours) => {
@@ -192,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Ends it without a word, as far as it can be.
+    /// Ends the client without an announcement, as far as possible.
     pub async fn kill(self) -> Result<()> {
         match self {
             // A node of this process closes its sockets when it is dropped.
@@ -238,7 +238,7 @@ fn present(doc: &Doc) -> Vec<String> {
     let all = EphemeralStore::new(KEPT_FOR);
     for store in doc.ephemeral() {
         if store.namespace == PRESENCE {
-            // What is no store is nobody's presence.
+            // Data that is not a valid store has nobody's presence in it.
             let _ = all.apply(&store.data);
         }
     }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use loro::{LoroDoc, LoroMap, LoroValue, TreeParentId};
 
-/// Nothing that two callers do with different names excludes each other.
+/// Edits that callers with different names make do not conflict.
 pub fn edit(doc: &LoroDoc, name: &str) -> Result<()> {
     doc.get_text("text").insert(0, &format!("{name} 漢🦀 "))?;
     let map = doc.get_map("map");

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use loro::LoroDoc;
 
-/// Letters that are inserted at once.
+/// Letters that are inserted in one operation.
 const CHUNK: usize = 40_000;
 
-/// Three of them are longer in UTF-8; nothing that packs well.
+/// 64 letters, two of which take several bytes in UTF-8: text of them does not compress well.
 const LETTERS: [char; 64] = {
     let mut letters = ['é'; 64];
     let mut at = 0;
@@ -24,7 +24,7 @@ const LETTERS: [char; 64] = {
     letters
 };
 
-/// Numbers that a seed brings back.
+/// Random numbers that a seed reproduces.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -34,7 +34,7 @@ impl Random {
         Self(seed)
     }
 
-    /// One that is below `limit`.
+    /// A number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         // SplitMix64: small, and good enough for tests.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// Fills a document with at least so many bytes of text, and some entries beside.
+/// Fills a document with at least this many bytes of text, and some entries besides.
 pub fn fill(doc: &LoroDoc, bytes: usize, seed: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let text = doc.get_text("text");
@@ -70,7 +70,7 @@ pub fn fill(doc: &LoroDoc, bytes: usize, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// One edit that no other is like: an entry in a list and in a map, and a letter somewhere in a text.
+/// Makes one edit that differs from every other: an entry in a list and in a map, and a letter in a text.
 pub fn edit(doc: &LoroDoc, name: &str, number: u64, random: &mut Random) -> Result<()> {
     let entry = format!("{name} {number}");
     let (list, text) = (doc.get_list("list"), doc.get_text("text"));

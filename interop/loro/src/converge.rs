@@ -1,5 +1,5 @@
-//! Two Rust peers and a browser edit one document at once, each by another transport, while their
-//! connections break: at the end all have the same, and nothing is lost.
+//! Two Rust peers and a browser edit one document at once, each over another transport, while their
+//! connections break: at the end all have the same document, and no edit is lost.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use crate::state::{State, until, version_of};
 
 const DOC: &str = "together";
 
-/// The time between two edits of one peer. Each is a POST by some ways, answered once it is kept: a busy
-/// machine must keep up.
+/// The time between two edits of one peer. Over some transports each edit is a POST, which is answered once
+/// the edit is stored: a busy machine must keep up.
 const EVERY: Duration = Duration::from_millis(40);
 
-/// Who edits by which way, and how long.
+/// Which transports the peers use, and how long they edit.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The browser's way.
@@ -31,7 +31,7 @@ pub struct Plan {
     pub peers: [Way; 2],
     /// How long they edit.
     pub time: Duration,
-    /// Of the places of edits and the times of cuts.
+    /// The seed for the places of edits and the times of cuts.
     pub seed: u64,
 }
 
@@ -40,18 +40,18 @@ pub struct Plan {
 pub struct Outcome {
     /// Edits of the first Rust peer, the second, and the browser.
     pub edits: [u64; 3],
-    /// Connections of each; of TCP for the Rust peers.
+    /// Connections that each made; for the Rust peers, of TCP.
     pub connections: [u64; 3],
     /// From the last edit until the server, each Rust peer and the browser had everything.
     pub settled: Vec<Duration>,
-    /// Updates that came to the browser before the answer that they build on.
+    /// Updates that the browser received before the answer to which they are relative.
     pub early: u64,
-    /// Updates that came to the browser without those they build on.
+    /// Updates that the browser received without the updates they depend on.
     pub gaps: u64,
 }
 
 impl Plan {
-    /// Runs it. An error is a document that differs, or an edit that is lost.
+    /// Runs the plan. Fails if a document differs or an edit is lost.
     pub async fn run(&self, browser: &Browser) -> Result<Outcome> {
         let server = Server::start().await?;
         let kept = server.node.open(DOC).await?;
@@ -139,7 +139,7 @@ async fn timed(
     Ok((settles.await?, start.elapsed()))
 }
 
-/// Each edit is there once, in the list and in the map, and nothing else is.
+/// Checks that each edit is there once, in the list and in the map, and that there is nothing else.
 fn nothing_lost(doc: &LoroDoc, made: &[(&str, u64)]) -> Result<()> {
     let entries = made
         .iter()

@@ -1,4 +1,4 @@
-//! The server that clients meet at: the program `breakbulk`, or npm's own Repo.
+//! The server to which the clients connect: the program `breakbulk`, or npm's own Repo.
 
 use anyhow::Result;
 use tempfile::TempDir;
@@ -15,16 +15,16 @@ pub enum Whose {
     Npm,
 }
 
-/// A server on one port, also after it was started again.
+/// A server that keeps its port when it is started again.
 pub enum Hub {
-    /// `breakbulk loro serve`, and where its documents are kept.
+    /// `breakbulk loro serve`, and the folder of its documents.
     Ours(Program, TempDir),
     /// A Repo that keeps documents in memory, and its port.
     Npm(Repo, u16),
 }
 
 impl Hub {
-    /// Starts one without documents.
+    /// Starts a server without documents.
     pub async fn start(whose: Whose) -> Result<Self> {
         Ok(match whose {
             Whose::Ours => {
@@ -38,7 +38,7 @@ impl Hub {
         })
     }
 
-    /// Where its paths begin.
+    /// The URL under which its paths are.
     pub fn url(&self) -> String {
         match self {
             Self::Ours(program, _) => format!("http://{}", program.address),
@@ -46,7 +46,7 @@ impl Hub {
         }
     }
 
-    /// Ends it without a word.
+    /// Kills the server.
     pub async fn kill(self) -> Result<Down> {
         Ok(match self {
             Self::Ours(program, data) => {
@@ -61,7 +61,7 @@ impl Hub {
         })
     }
 
-    /// Ends it in good order.
+    /// Ends the server in good order.
     pub async fn stop(self) -> Result<()> {
         match self {
             Self::Ours(program, _) => program.stop().await,
@@ -70,16 +70,16 @@ impl Hub {
     }
 }
 
-/// A server that was ended.
+/// A server that was killed, with what is needed to start it again.
 pub enum Down {
     /// Its address and its documents.
     Ours(String, TempDir),
-    /// Its port. Its documents were in memory: clients bring them back.
+    /// Its port. Its documents were in memory: the clients send them again.
     Npm(u16),
 }
 
 impl Down {
-    /// Starts it again where it was.
+    /// Starts it again at the same address.
     pub async fn start(self) -> Result<Hub> {
         Ok(match self {
             Self::Ours(address, data) => {

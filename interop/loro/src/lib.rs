@@ -1,6 +1,6 @@
 //! What the live tests of loro-extended's wire format share: npm's own `@loro-extended/repo` as client and
-//! as server, a real browser with a sync peer of its own on npm's `loro-crdt`, our server under
-//! measurement, and documents to sync.
+//! as server, a real browser with a sync peer of its own on npm's `loro-crdt`, this project's server with
+//! counters, and documents to sync.
 //!
 //! `cargo xtask interop loro` installs what they need and runs them, `cargo xtask long loro` the long one.
 

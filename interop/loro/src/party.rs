@@ -1,4 +1,4 @@
-//! A Rust peer that edits a document behind a path that breaks.
+//! A Rust peer that edits a document over connections that are cut again and again.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use crate::content::{Random, edit};
 use crate::state::version_of;
 
-/// Calls that do not succeed for longer never do.
+/// The time limit for connecting to the server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Milliseconds between two cuts, at least and at most.
@@ -25,7 +25,7 @@ pub(crate) struct Party {
 }
 
 impl Party {
-    /// Joins the document of a server by this way.
+    /// Starts a peer that opens the server's document over this transport.
     pub(crate) async fn join(
         name: &'static str,
         way: Way,
@@ -74,7 +74,7 @@ impl Party {
             .map_err(|reason| anyhow!("{}: {reason}", self.name))
     }
 
-    /// How things stand with it.
+    /// A description of the peer's state, for an error message.
     pub(crate) fn describe(&self) -> String {
         let (name, doc) = (self.name, self.doc.loro());
         let (peer, version) = (doc.peer_id(), version_of(&doc));
@@ -82,7 +82,7 @@ impl Party {
         format!("{name} is {peer} and {status:?}, with {version:?}")
     }
 
-    /// Edits the document and cuts the path again and again, and tells how many edits it made.
+    /// Edits the document and cuts the path again and again; returns the number of edits.
     pub(crate) async fn edit_until(
         &self,
         end: Instant,
@@ -110,7 +110,7 @@ impl Party {
     }
 }
 
-/// When the next cut falls.
+/// The time of the next cut.
 pub(crate) fn next_cut(random: &mut Random) -> Instant {
     let (least, most) = BETWEEN_CUTS;
     let wait = least + random.below(most - least);

@@ -1,4 +1,4 @@
-//! The program itself as a server, which is killed when it is dropped.
+//! Runs the program `breakbulk` as a loro server. It is killed when dropped.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use interop_ahp::program::breakbulk;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// A `breakbulk loro serve`.
+/// A running `breakbulk loro serve`.
 pub struct Program {
     child: Child,
     /// Host and port.
@@ -16,12 +16,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts one that keeps its documents there, and waits until it listens.
+    /// Starts a server that keeps its documents in this folder, and waits until it listens.
     pub async fn start(data: &Path) -> Result<Self> {
         Self::start_at("127.0.0.1:0", data).await
     }
 
-    /// The same at this address.
+    /// Starts a server as [`start`](Self::start) does, at this address.
     pub async fn start_at(address: &str, data: &Path) -> Result<Self> {
         let mut child = Command::new(breakbulk()?)
             .args(["loro", "serve", "--listen", address, "--data"])
@@ -51,7 +51,7 @@ impl Program {
         bail!("the program ended before it listened: {}", said.join(" / "))
     }
 
-    /// Asks it to end, and waits until it has ended well.
+    /// Asks the server to end, and waits until it has ended without an error.
     pub async fn stop(mut self) -> Result<()> {
         let id = self.child.id().context("the program has ended before")?;
         let asked = Command::new("kill").arg(id.to_string()).status().await?;
@@ -64,7 +64,7 @@ impl Program {
         }
     }
 
-    /// Ends it without a word.
+    /// Kills the server.
     pub async fn kill(mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }

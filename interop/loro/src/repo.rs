@@ -1,4 +1,4 @@
-//! npm's own `@loro-extended/repo` in a process of node, as a client or as a server.
+//! Runs npm's own `@loro-extended/repo` in a process of node, as a client or as a server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::browser::transport;
 
 /// A Repo, which is killed when it is dropped.
 pub struct Repo {
-    /// Its number among peers.
+    /// Its peer id.
     pub peer_id: String,
     script: Script,
     calls: u64,
 }
 
 impl Repo {
-    /// Starts a client that calls `url` by this way.
+    /// Starts a client that connects to `url` by this transport.
     pub async fn client(name: &str, way: Way, url: &str) -> Result<Self> {
         let plan = json!({"way": transport(way), "url": url});
         Ok(Self::start(name, plan).await?.0)
     }
 
-    /// Starts a server on a port of the loopback, any for 0, and tells which.
+    /// Starts a server on this port of the loopback (0: any), and returns the port.
     pub async fn server(name: &str, port: u16) -> Result<(Self, u16)> {
         let (repo, ready) = Self::start(name, json!({"port": port})).await?;
         let port = ready.as_u64().context("no port")?;
@@ -51,7 +51,7 @@ impl Repo {
         Ok((repo, ready["ready"].clone()))
     }
 
-    /// Calls a method of the script's `lab`. An error has the last messages that passed.
+    /// Calls a method of the script's `lab`. An error has the last messages that were exchanged.
     pub async fn call<T: DeserializeOwned>(
         &mut self,
         method: &str,
@@ -72,12 +72,12 @@ impl Repo {
         serde_json::from_value(answer["ok"].take()).with_context(|| format!("answer of {method}"))
     }
 
-    /// Lets it leave in good order.
+    /// Disconnects and ends the process in good order.
     pub async fn stop(self) -> Result<()> {
         Ok(self.script.stop().await?)
     }
 
-    /// Ends it without a word.
+    /// Kills the process.
     pub async fn kill(self) -> Result<()> {
         Ok(self.script.kill().await?)
     }

@@ -1,4 +1,4 @@
-//! What clients of one implementation do at a server of the other: the same for each way.
+//! The test scenarios with clients of one implementation and a server of the other, over each transport.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ const DOC: &str = "shared";
 /// The roots that an edit of each client changes, one of each kind of container.
 const KINDS: [&str; 6] = ["counter", "list", "map", "movable", "text", "tree"];
 
-/// Who serves, who calls, and by which way.
+/// The implementations of server and clients, and the transport between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The server.
     pub hub: Whose,
     /// The clients.
     pub client: Whose,
-    /// How they call.
+    /// Their transport.
     pub way: Way,
 }
 
@@ -32,7 +32,7 @@ impl Row {
     }
 }
 
-/// Runs a scene for each row, and fails with all rows that failed.
+/// Runs a scenario for each row, and fails with all rows that failed.
 pub async fn each<F>(rows: &[Row], scene: impl Fn(Row) -> F) -> Result<()>
 where
     F: Future<Output = Result<()>>,
@@ -54,7 +54,7 @@ where
     Ok(())
 }
 
-/// A client waits for a document that nobody has, and then begins it.
+/// A client waits to sync a document that nobody has, and then begins it.
 pub async fn new_document(row: Row) -> Result<()> {
     let hub = Hub::start(row.hub).await?;
     let mut one = row.join("one", &hub).await?;
@@ -69,8 +69,8 @@ pub async fn new_document(row: Row) -> Result<()> {
     leave([one, two], hub).await
 }
 
-/// A client waits for a document that is there, and has it when it need not wait any more. All edits of
-/// all kinds of containers come to all.
+/// A client that waits to sync a document which exists has its content afterwards. All edits of
+/// all kinds of containers reach all clients.
 pub async fn existing_document(row: Row) -> Result<()> {
     let hub = Hub::start(row.hub).await?;
     let mut one = row.join("one", &hub).await?;
@@ -105,7 +105,7 @@ pub async fn existing_document(row: Row) -> Result<()> {
     let json = clients[0].json(DOC).await?;
     for kind in KINDS {
         let text = json[kind].to_string();
-        // 2.5 of each.
+        // Each of the three clients adds 2.5.
         let all = if kind == "counter" {
             json[kind].as_f64() == Some(7.5)
         } else {
@@ -118,7 +118,7 @@ pub async fn existing_document(row: Row) -> Result<()> {
     leave(clients, hub).await
 }
 
-/// Whoever leaves a document is seen no more: by those who are there and by those who come later.
+/// A client that has left a document is no longer seen, neither by those who are there nor by later ones.
 pub async fn presence(row: Row) -> Result<()> {
     let hub = Hub::start(row.hub).await?;
     let mut one = row.join("one", &hub).await?;
@@ -153,7 +153,7 @@ pub async fn presence(row: Row) -> Result<()> {
             .await
             .context("one has left")?;
     }
-    // A peer that polls and dies is missed only when it did not poll for two minutes.
+    // A polling client that dies is noticed only after two minutes without a poll, so this one leaves.
     if row.way == Way::Poll {
         three.leave().await?;
     } else {
@@ -169,7 +169,7 @@ pub async fn presence(row: Row) -> Result<()> {
     last.until_present(DOC, &[all[1]])
         .await
         .context("a newcomer after both")?;
-    // Whatever the hub had for it has come before an edit that is made now.
+    // Presence that the hub sent to the newcomer before arrives before an edit that is made now.
     let edited = two.edit(DOC, "two").await?;
     last.until(DOC, &edited.version, PATIENCE).await?;
     last.until_present(DOC, &[all[1]])
@@ -178,7 +178,7 @@ pub async fn presence(row: Row) -> Result<()> {
     leave([two, later, last], hub).await
 }
 
-/// The server is killed and started again, then a client: nothing that was edited meanwhile is lost.
+/// First the server, then a client is killed and started again: no edit made meanwhile is lost.
 pub async fn restarts(row: Row) -> Result<()> {
     let hub = Hub::start(row.hub).await?;
     let mut clients = [row.join("one", &hub).await?, row.join("two", &hub).await?];
@@ -228,7 +228,7 @@ pub async fn large(row: Row, bytes: usize, within: Duration) -> Result<()> {
     leave(clients, hub).await
 }
 
-/// Waits until all have what any of them has, and tells it.
+/// Waits until all clients have what any of them has, and returns that state.
 async fn converge<const N: usize>(clients: &mut [Client; N]) -> Result<State> {
     let mut all = crate::state::Version::new();
     for client in clients.iter_mut() {

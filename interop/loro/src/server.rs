@@ -1,4 +1,4 @@
-//! Our server with all four ways in on one port of the loopback, and what it measured.
+//! This project's server with all four transports on one port of the loopback, and counters of its POSTs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::browser::Passed;
 /// The most bytes in the body of a POST; a larger one is refused.
 pub const POST_CAP: u64 = 100 << 10;
 
-/// A server that ends with this.
+/// A server that ends when it is dropped.
 pub struct Server {
     /// Its documents.
     pub node: Node,
@@ -38,18 +38,18 @@ struct Posts {
     messages: AtomicU64,
     bytes: AtomicU64,
     largest: AtomicU64,
-    /// Those that do not say how long they are.
+    /// POSTs that have no length in their head.
     unmeasured: AtomicU64,
 }
 
 impl Server {
-    /// Starts one without documents.
+    /// Starts a server without documents.
     pub async fn start() -> Result<Self> {
         let node = Node::new(Config::server("server"), MemoryStore::new())?;
         let options = ServeOptions {
             body_max: usize::try_from(POST_CAP)?,
             webrtc: ChannelOptions {
-                // A machine without a network has nothing else.
+                // On a machine without a network there is no other address.
                 bind: vec!["127.0.0.1:0".to_owned()],
                 ..ChannelOptions::default()
             },
@@ -77,12 +77,12 @@ impl Server {
         })
     }
 
-    /// Its address for clients by HTTP.
+    /// The base URL for clients over HTTP.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The bodies of all POSTs that bring messages.
+    /// Count and sizes of the bodies of all POSTs with messages.
     pub fn posts(&self) -> Passed {
         let posts = &self.posts;
         assert_eq!(posts.unmeasured.load(Relaxed), 0, "POSTs without a length");
@@ -99,7 +99,7 @@ impl Posts {
         if request.method() != Method::POST || !request.uri().path().ends_with("/sync") {
             return;
         }
-        // HTTP holds a body to the length that its head tells.
+        // HTTP requires a body to have the length that the head declares.
         let length = request.headers().get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         let Some(length) = length else {

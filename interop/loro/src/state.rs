@@ -1,4 +1,4 @@
-//! What is in a document, in words that both sides have.
+//! The content of a document, in a form that Rust and JavaScript can compare.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
-/// A document that does not come for longer does not come.
+/// The time limit for a document to arrive.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Digest and version of a document.
@@ -19,17 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(90);
 pub struct State {
     /// Bytes of its JSON with sorted keys.
     pub bytes: usize,
-    /// SHA-256 of that, in hex.
+    /// SHA-256 of that JSON, in hex.
     pub sha256: String,
-    /// How far it has come.
+    /// The document's version.
     pub version: Version,
 }
 
-/// How far a document has come, by peers.
+/// How many operations of each peer a document has.
 pub type Version = BTreeMap<String, i32>;
 
 impl State {
-    /// The state of a document now.
+    /// The current state of a document.
     pub fn of(doc: &LoroDoc) -> Self {
         let json = sorted(doc.get_deep_value().to_json_value()).to_string();
         let hash = Sha256::digest(&json);
@@ -41,14 +41,14 @@ impl State {
     }
 }
 
-/// The version of a document now.
+/// The current version of a document.
 pub fn version_of(doc: &LoroDoc) -> Version {
     let version = doc.oplog_vv();
     let entry = |(peer, counter): (&u64, &i32)| (peer.to_string(), *counter);
     version.iter().map(entry).collect()
 }
 
-/// Waits until a document on this side has all of a version, and tells its state.
+/// Waits until a document of this process has all of a version, and returns its state.
 pub async fn until(doc: &Doc, version: &Version) -> Result<State> {
     let mut wanted = VersionVector::new();
     for (peer, counter) in version {
@@ -82,7 +82,7 @@ fn sorted(value: Value) -> Value {
             let sorted = entries.into_iter().map(|(key, inner)| (key, sorted(inner)));
             Value::Object(sorted.collect())
         }
-        // A counter is a floating-point number, and JavaScript tells whole ones without a point.
+        // A counter is a floating-point number, and JavaScript writes whole ones without a decimal point.
         Value::Number(number) if number.as_f64().is_some_and(is_whole) && !number.is_i64() => {
             Value::from(number.as_f64().unwrap_or_default() as i64)
         }

@@ -1,4 +1,4 @@
-//! What takes too long for every change: the browser edits with two Rust peers by each of its transports.
+//! Loro tests that take too long for every change: a browser and two Rust peers edit, over each transport.
 //!
 //! It is run by `cargo xtask long loro`. `BREAKBULK_LONG_SEED=7` runs that seed alone.
 

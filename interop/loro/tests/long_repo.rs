@@ -1,5 +1,5 @@
-//! What takes too long for every change: 20 MB of text by each way, and all scenes between two Repos of
-//! npm's, which shows that they ask for nothing that the original does not do.
+//! Loro tests that take too long for every change: 20 MB of text over each transport, and all scenarios
+//! between two Repos of npm's, which shows that the scenarios ask for nothing that the original does not do.
 //!
 //! It is run by `cargo xtask long loro`.
 
@@ -20,7 +20,7 @@ fn rows(hub: Whose, client: Whose) -> [Row; 3] {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask long loro"]
 async fn twenty_megabytes_of_text_by_each_way() {
-    // As a snapshot they are 40 MB, with their history.
+    // With their history they are a snapshot of 40 MB.
     let scene = |row| scenes::large(row, 20_000_000, Duration::from_secs(300));
     for rows in [rows(Ours, Npm), rows(Npm, Ours)] {
         each(&rows, scene).await.unwrap();
@@ -34,6 +34,6 @@ async fn two_repos_do_all_that_is_asked_of_ours() {
     each(&npm, scenes::existing_document).await.unwrap();
     each(&npm, scenes::new_document).await.unwrap();
     each(&npm, scenes::presence).await.unwrap();
-    // By polls the original is dead after a restart of its server.
+    // Over polls the original does not recover from a restart of its server.
     each(&npm[..2], scenes::restarts).await.unwrap();
 }

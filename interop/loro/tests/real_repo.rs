@@ -1,7 +1,7 @@
-//! npm's own `@loro-extended/repo` as a client of our server and as a server of our clients.
+//! npm's own `@loro-extended/repo` as a client of this project's server and as a server of its clients.
 //!
-//! They need node and the program `breakbulk`, and are run by `cargo xtask interop loro`. That the same
-//! holds between two Repos, so that these tests ask for nothing else, is shown by `cargo xtask long loro`.
+//! They need node and the program `breakbulk`, and are run by `cargo xtask interop loro`. `cargo xtask long
+//! loro` shows that two Repos of npm's pass the same tests.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -11,7 +11,7 @@ use breakbulk::loro::Way;
 use interop_loro::hub::Whose::{Npm, Ours};
 use interop_loro::scenes::{self, Row, each};
 
-/// Clients of npm at our server, and clients of ours at npm's.
+/// Clients of npm at this project's server, and clients of this project at npm's.
 const ROWS: [Row; 6] = [
     row(Way::WebSocket, true),
     row(Way::Sse, true),
@@ -36,7 +36,7 @@ async fn who_waits_for_a_document_that_is_there_has_it_and_all_containers_come_t
 #[ignore = "cargo xtask interop loro"]
 async fn twenty_megabytes_come_to_another_client() {
     let rows = [row(Way::WebSocket, true), row(Way::WebSocket, false)];
-    // A snapshot has the text and its history, so it is twice as long.
+    // A snapshot has the text and its history, so it is twice as long as the text.
     let scene = |row| scenes::large(row, 10_000_000, Duration::from_secs(60));
     each(&rows, scene).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! npm's `@modelcontextprotocol/conformance` against a server on npm's SDK, and what it says of each check.
+//! Runs npm's `@modelcontextprotocol/conformance` against a server on npm's SDK, and reads its verdicts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use serde::Deserialize;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The revisions whose requirements are run, each at its own version of the protocol.
+/// The revisions of MCP whose requirements are checked, each at its own version of the protocol.
 pub const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// All scenarios of a revision take a few seconds.
+/// The time limit for all scenarios of a revision, which take a few seconds.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Results of a scenario are in a folder of this name, between it and the time of the run.
+/// The folder of a scenario's results is named with this prefix, the scenario, and the time of the run.
 const RESULT: &str = "server-";
 const TIME: &str = "-2026-11-16T14-08-15-722Z";
 
-/// What a scenario told, not what it found out.
+/// The status of a check that only reports something.
 const INFO: &str = "INFO";
 
-/// The names of a scenario's checks by what they came to.
+/// The names of a scenario's checks by their status.
 pub type Checks = BTreeMap<String, Vec<String>>;
 
 /// The checks of each scenario.
@@ -33,13 +33,13 @@ pub type Scenarios = BTreeMap<String, Checks>;
 /// The scenarios of each revision.
 pub type Verdicts = BTreeMap<String, Scenarios>;
 
-/// Starts the server, which serves both eras on one URL: its address.
+/// Starts the server, which serves both eras on one URL.
 pub async fn server() -> Result<HostProgram> {
     let script = folder().join("conformance/server.mjs");
     HostProgram::start("node", &[script]).await
 }
 
-/// Runs all that each revision requires of the server at a URL.
+/// Checks all requirements of each revision at the server of a URL.
 pub async fn run(url: &str) -> Result<Verdicts> {
     let mut verdicts = Verdicts::new();
     for revision in REVISIONS {
@@ -53,7 +53,7 @@ pub async fn run(url: &str) -> Result<Verdicts> {
 async fn run_revision(url: &str, revision: &str) -> Result<Scenarios> {
     let packages = packages();
     let results = tempfile::tempdir()?;
-    // The package needs a newer node than Debian has: the one that npm installed beside it.
+    // The package needs a newer node than Debian has: npm installed one in its folder.
     let mut command = Command::new(packages.join(".bin/node"));
     command
         .arg(packages.join("@modelcontextprotocol/conformance/dist/index.js"))
@@ -100,7 +100,7 @@ fn read(results: &Path) -> Result<Scenarios> {
     Ok(scenarios)
 }
 
-/// What is different in the second verdicts, a line for each scenario.
+/// How the found verdicts differ from the expected ones, a line for each scenario.
 pub fn differences(expected: &Verdicts, found: &Verdicts) -> Vec<String> {
     let mut lines = Vec::new();
     for revision in REVISIONS {
@@ -120,7 +120,7 @@ pub fn differences(expected: &Verdicts, found: &Verdicts) -> Vec<String> {
     lines
 }
 
-/// The checks that came to something else.
+/// The checks whose status differs.
 fn changed(expected: Option<&Checks>, found: Option<&Checks>) -> String {
     let list = |checks: Option<&Checks>| -> Vec<String> {
         let checks = checks.into_iter().flatten();
@@ -138,7 +138,7 @@ fn changed(expected: Option<&Checks>, found: Option<&Checks>) -> String {
     format!("[{}] became [{}]", missing.join(", "), more.join(", "))
 }
 
-/// What npm installed.
+/// The folder of the packages that npm installed.
 pub(crate) fn packages() -> PathBuf {
     folder().join("node_modules")
 }

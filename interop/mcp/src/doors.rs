@@ -7,10 +7,10 @@ use crate::paths::{Over, Tunnel};
 use crate::sdk::{MAX_MESSAGE, Sdk};
 use crate::told::{CALLS, Plan, Reach, Sizes};
 
-/// 20 MB, each way.
+/// Calls with 20 MB, one in each direction.
 pub const LARGE: [Sizes; 2] = [(800_000, 1), (1, 800_000)];
 
-/// How a program speaks.
+/// The transport of a client or server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
     /// Over HTTP.
@@ -28,16 +28,16 @@ pub enum Between {
     Tunnel(Over),
 }
 
-/// A gateway's URL, and what is behind it.
+/// A gateway that listens on HTTP, and the tunnel behind it if there is one.
 pub struct Door {
     gateway: Gateway,
     tunnel: Option<Tunnel>,
-    /// Where clients come in.
+    /// The URL for clients.
     pub url: String,
 }
 
 impl Door {
-    /// Opens one before a target.
+    /// Starts a gateway, and a tunnel if `between` has one, to a target.
     pub async fn open(between: Between, target: &str) -> Result<Self> {
         let tunnel = between.tunnel(target).await?;
         let to = tunnel.as_ref().map_or(target, |tunnel| &tunnel.to);
@@ -51,7 +51,7 @@ impl Door {
         })
     }
 
-    /// Stops the gateways. An error if the path between them refused a message.
+    /// Stops the gateways. Fails if the path between them refused a message.
     pub async fn stop(self) -> Result<()> {
         self.gateway.stop().await?;
         match self.tunnel {
@@ -62,7 +62,7 @@ impl Door {
 }
 
 impl Between {
-    /// The second gateway, if there is one, before a target.
+    /// Starts a tunnel to a target, if there is one.
     async fn tunnel(self, target: &str) -> Result<Option<Tunnel>> {
         match self {
             Self::Gateway => Ok(None),
@@ -71,7 +71,7 @@ impl Between {
     }
 }
 
-/// All of it.
+/// All kinds of connections between a client and a server.
 pub const BETWEEN: [Between; 4] = [
     Between::Gateway,
     Between::Tunnel(Over::WebSocket),
@@ -79,24 +79,24 @@ pub const BETWEEN: [Between; 4] = [
     Between::Tunnel(Over::Nats),
 ];
 
-/// Who calls whom, how, and over what.
+/// A client, a server, their transports, and what is between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Who calls.
+    /// The client.
     pub client: (Sdk, Speaks),
     /// What is between them.
     pub between: Between,
-    /// Who is called.
+    /// The server.
     pub server: (Sdk, Speaks),
-    /// 20 MB each way instead of small calls and all that is not a call.
+    /// Only calls with 20 MB, instead of small calls and all other kinds of requests.
     pub large: bool,
 }
 
 impl Row {
-    /// Makes all calls. An error says what is not as it would be without anything between them.
+    /// Makes all calls. Fails if anything differs from a direct connection.
     pub async fn run(self) -> Result<()> {
         let (sdk, speaks) = self.server;
-        // It serves until it is dropped.
+        // The server runs until this is dropped.
         let server = match speaks {
             Speaks::Http => Some(sdk.serve(Some(MAX_MESSAGE)).await?),
             Speaks::Stdio => None,

@@ -1,4 +1,4 @@
-//! MCP clients and servers of both eras with the program between them, started by the client.
+//! MCP clients and servers of both eras; the client starts a gateway that connects it to the server.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::paths::{self, Tunnel};
 use crate::sdk::Sdk;
 use crate::told::{CALLS, Plan, Reach};
 
-/// What is between them.
+/// What is between a client and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// One gateway, which starts the server.
@@ -22,22 +22,22 @@ pub enum Over {
     Relay,
 }
 
-/// All of them.
+/// All kinds of connections.
 pub const OVER: [Over; 3] = [Over::Stdio, Over::Tunnel, Over::Relay];
 
-/// Who calls whom, over what.
+/// A client, a server, and what is between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Who calls.
+    /// The client.
     pub client: Sdk,
-    /// Who is called.
+    /// The server.
     pub server: Sdk,
     /// What is between them.
     pub over: Over,
 }
 
 impl Row {
-    /// Makes all calls. An error says what is not as it would be without anything between them.
+    /// Makes all calls. Fails if anything differs from a direct connection.
     pub async fn run(self) -> Result<()> {
         match self.over {
             Over::Stdio => self.client(&self.server.exec()).await,
@@ -51,7 +51,7 @@ impl Row {
     }
 
     async fn over_relay(self) -> Result<()> {
-        // It confirms late, so that what should wait for a confirmation is seen to wait.
+        // The relay confirms events late, to show that messages which must wait for a confirmation do so.
         let relay = BadRelay::start(bad_relay::Weather {
             delay: Duration::from_millis(40),
             ..Default::default()
@@ -72,7 +72,7 @@ impl Row {
         gateway.stop().await
     }
 
-    /// Runs the client to its end. Its server is a gateway to that endpoint.
+    /// Runs the client to its end. It starts a gateway to this endpoint as its server.
     async fn client(self, to: &str) -> Result<()> {
         let plan = Plan {
             client: self.client,

@@ -1,4 +1,4 @@
-//! `@modelcontextprotocol/inspector --cli` of npm.
+//! Runs npm's `@modelcontextprotocol/inspector --cli`.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio::time::timeout;
 use crate::conformance::packages;
 use crate::told::Reach;
 
-/// One call of a server takes a second or two.
+/// The time limit for one call of a server, which takes a second or two.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What it prints of one call, with these arguments and by this era of the protocol.
+/// The inspector's output for one call, with these arguments and this era of the protocol.
 pub async fn says(reach: &Reach, era: &str, arguments: &[&str]) -> Result<String> {
-    // It keeps what it knows of servers at home.
+    // The inspector keeps its knowledge of servers in the home folder.
     let home = tempfile::tempdir()?;
     let mut command = Command::new(packages().join(".bin/node"));
     command

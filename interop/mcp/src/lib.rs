@@ -1,6 +1,6 @@
 //! What the live tests of the gateway between published MCP programs share.
 //!
-//! `cargo xtask interop mcp` installs what they need and runs them, `cargo xtask long mcp` the long one.
+//! `cargo xtask interop mcp` installs the packages and runs the tests, `cargo xtask long mcp` the long test.
 
 pub mod conformance;
 pub mod doors;

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::sdk::Sdk;
 use crate::told::{Reach, lines};
 
-/// What a message of the wrong size is answered with.
+/// The code of the error for a message that is too large.
 const TOO_LARGE: i64 = -32011;
 
-/// Which message of a call is large.
+/// Which message of a call has the size of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Large {
     /// The request.
@@ -21,7 +21,7 @@ pub enum Large {
 /// Calls with a message of exactly `limit` bytes, which passes, with one of a byte more, which is answered with the
 /// error that names it, and with a small one, which passes again.
 pub async fn check(client: Sdk, reach: &Reach, large: Large, limit: u64) -> Result<()> {
-    // What there is beside the text is found by one that is too large.
+    // A message that is too large shows how many bytes it has besides the text.
     let many = limit + 1;
     let told = calls(client, reach, large, &[many]).await?;
     let [first] = &told[..] else {
@@ -47,7 +47,7 @@ pub async fn check(client: Sdk, reach: &Reach, large: Large, limit: u64) -> Resu
     Ok(())
 }
 
-/// How many bytes were refused.
+/// The size that the error names.
 fn refused(call: &Value) -> Result<u64> {
     let error = &call["error"];
     let size = error["data"]["messageBytes"].as_u64();
@@ -56,7 +56,7 @@ fn refused(call: &Value) -> Result<u64> {
     size.with_context(|| format!("no size: {call}"))
 }
 
-/// What came of calls with so many letters each.
+/// The outcomes of calls whose texts have these many letters.
 async fn calls(client: Sdk, reach: &Reach, large: Large, sizes: &[u64]) -> Result<Vec<Value>> {
     let call = |size: &u64| match large {
         Large::Argument => json!({"up": size, "down": 1, "unit": "x"}),
@@ -64,7 +64,7 @@ async fn calls(client: Sdk, reach: &Reach, large: Large, sizes: &[u64]) -> Resul
     };
     let mut plan = reach.plan()?;
     plan["calls"] = sizes.iter().map(call).collect();
-    // As the client has it by itself.
+    // The client's default.
     plan["maxBuffer"] = json!(10 << 20);
     let mut told = lines(client, &plan).await?;
     ensure!(!told.is_empty(), "nothing was told");

@@ -1,4 +1,4 @@
-//! Paths with a cap between two gateways.
+//! Tunnels of two gateways whose path limits the size of messages.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,17 +15,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::sdk::MAX_MESSAGE;
 
-/// What the WebSocket path lets through.
+/// The largest message and frame that the WebSocket path lets through.
 const MESSAGE: u64 = 131_072;
 const FRAME: u64 = 32_768;
 
-/// What the HTTP path lets through in a body, and the NATS server in a message.
+/// The largest HTTP body, and the largest NATS message.
 const SMALL: usize = 65_536;
 
-/// A server that takes longer to listen never will.
+/// The time limit for a NATS server to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often is looked whether it listens.
+/// How often the test checks whether the NATS server listens.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What is between two gateways.
@@ -39,11 +39,11 @@ pub enum Over {
     Nats,
 }
 
-/// A gateway before a target, and the path to it.
+/// The gateway next to a target, and the path to that gateway.
 pub struct Tunnel {
     gateway: Gateway,
     path: Capped,
-    /// What the gateway at the other end of the path goes to.
+    /// The endpoint of the path, for the gateway at its other end.
     pub to: String,
 }
 
@@ -54,7 +54,7 @@ enum Capped {
 }
 
 impl Tunnel {
-    /// Starts it before this target.
+    /// Starts the gateway and the path.
     pub async fn start(over: Over, target: &str) -> Result<Self> {
         match over {
             Over::WebSocket => Self::over_web_socket(target).await,
@@ -100,9 +100,9 @@ impl Tunnel {
         Ok(Self { gateway, path, to })
     }
 
-    /// Stops the gateway. An error if a WebSocket was refused a message, or nobody came by the path.
+    /// Stops the gateway. Fails if the path refused a WebSocket message, or if it was not used.
     pub async fn stop(self) -> Result<()> {
-        // Whoever sends too much by HTTP or NATS is told, and its session ends.
+        // A peer that sends too much by HTTP or NATS gets an error, and its session ends.
         if let Capped::WebSocket(path) = &self.path {
             let passed = path.counts();
             let blocked = passed.from_client.blocked + passed.from_target.blocked;
@@ -113,7 +113,7 @@ impl Tunnel {
     }
 }
 
-/// A NATS server on a free port; it ends with this.
+/// A NATS server on a free port, which is killed when this is dropped.
 struct NatsServer {
     _child: Child,
     _folder: TempDir,
@@ -163,7 +163,7 @@ fn listening(folder: &Path) -> Result<Option<String>> {
             .extension()
             .is_some_and(|extension| extension == "ports")
         {
-            // It may be half written.
+            // The file may be incomplete.
             let text = std::fs::read_to_string(path)?;
             let ports: Option<Value> = serde_json::from_str(&text).ok();
             let url = ports.and_then(|ports| Some(ports["nats"][0].as_str()?.to_owned()));

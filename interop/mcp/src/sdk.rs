@@ -1,11 +1,11 @@
-//! MCP clients and servers as npm and PyPI have them.
+//! MCP clients and servers on the SDKs of npm and PyPI.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use interop_ahp::program::HostProgram;
 
-/// Whose client or server.
+/// The SDK of a client or server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sdk {
     /// `@modelcontextprotocol/sdk` 1.x.
@@ -18,14 +18,14 @@ pub enum Sdk {
     Pypi2026,
 }
 
-/// All of them.
+/// All SDKs.
 pub const SDKS: [Sdk; 4] = [Sdk::Npm2025, Sdk::Npm2026, Sdk::Pypi2025, Sdk::Pypi2026];
 
-/// How long a message of a server may be, where the server has a limit of its own.
+/// The largest message of a server that has a limit of its own.
 pub const MAX_MESSAGE: usize = 64 << 20;
 
 impl Sdk {
-    /// What a client and a server agree on: the newest that both know.
+    /// The version on which a client and a server agree: the newest that both know.
     pub fn version(client: Self, server: Self) -> &'static str {
         if client.is_modern() && server.is_modern() {
             "2026-07-28"
@@ -34,7 +34,7 @@ impl Sdk {
         }
     }
 
-    /// Whether it is of npm.
+    /// Whether the SDK is npm's.
     pub fn is_npm(self) -> bool {
         matches!(self, Self::Npm2025 | Self::Npm2026)
     }
@@ -43,7 +43,7 @@ impl Sdk {
         matches!(self, Self::Npm2026 | Self::Pypi2026)
     }
 
-    /// The program and its script.
+    /// The interpreter and the script.
     pub fn command(self) -> [String; 2] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let (program, script) = match self {
@@ -56,13 +56,13 @@ impl Sdk {
         [program, script].map(|path| path.display().to_string())
     }
 
-    /// Its server on standard input and output, as a gateway starts it.
+    /// The endpoint with which a gateway starts the server on standard input and output.
     pub fn exec(self) -> String {
         let [program, script] = self.command();
         format!("exec:'{program}' '{script}' server?max-message={MAX_MESSAGE}")
     }
 
-    /// Starts its server on a free port. It takes POSTs of at most so many bytes, of its own default without.
+    /// Starts the server on a free port, with a limit for the body of a POST; `None` keeps the SDK's default.
     pub async fn serve(self, max_body: Option<usize>) -> Result<HostProgram> {
         let [program, script] = self.command();
         let mut arguments = vec![script, "http".to_owned()];

@@ -1,11 +1,11 @@
-//! Tables of cases.
+//! Runs a test for each row of a table.
 
 use std::fmt::Debug;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-/// Runs each row, and fails with all that fail.
+/// Runs each row, and fails with all rows that failed.
 pub async fn each<R: Copy + Debug>(
     rows: impl IntoIterator<Item = R>,
     run: impl AsyncFn(R) -> Result<()>,

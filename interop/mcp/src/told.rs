@@ -1,4 +1,4 @@
-//! Runs a client to its end, and checks what it tells of its calls.
+//! Runs a client to its end, and checks what it reports about its calls.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,26 +14,26 @@ use tokio::time::timeout;
 
 use crate::sdk::{MAX_MESSAGE, Sdk};
 
-/// A client that takes longer hangs.
+/// The time limit of a client.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What texts are made of, as `words.mjs` has it.
+/// The unit of which texts are made; `words.mjs` has the same.
 const UNIT: &str = "a \"quoted\" \\ é 漢 🚢\n";
 
-/// Values of progress that each server tells, with their total.
+/// The progress values that each server sends, with their total.
 const PROGRESS: [(f64, Option<f64>); 3] = [(0.0, Some(3.0)), (1.0, Some(3.0)), (3.0, Some(3.0))];
 
-/// How a client answers when a server asks, as `words.mjs` has it.
+/// How a client answers requests of a server; `words.mjs` has the same.
 const ANSWER_END: &str = "!";
 const COLOUR: &str = "blue";
 
-/// How many units are sent and asked for in one call.
+/// How many units a call sends, and how many it asks for.
 pub type Sizes = (usize, usize);
 
-/// A few bytes, and 250 KB each way, which no path takes whole.
+/// A small call, and one with 250 KB in each direction, which no path lets through in one piece.
 pub const CALLS: [Sizes; 3] = [(3, 2), (10_000, 1), (1, 10_000)];
 
-/// Calls at once: together more than a path takes in one frame.
+/// Concurrent calls, whose messages together exceed a frame of any path.
 const PARALLEL: [Sizes; 6] = [
     (1, 4_000),
     (4_000, 1),
@@ -43,10 +43,10 @@ const PARALLEL: [Sizes; 6] = [
     (3, 6_000),
 ];
 
-/// How many units a server asks with, and is answered.
+/// How many units a server's own request has.
 const ASKED: usize = 10_000;
 
-/// How a client gets to its server.
+/// How a client reaches its server.
 #[derive(Clone, Debug)]
 pub enum Reach {
     /// It starts a gateway between these endpoints.
@@ -69,7 +69,7 @@ impl Reach {
         }
     }
 
-    /// The beginning of a client's plan.
+    /// The plan's members that tell the client how to reach its server.
     pub(crate) fn plan(&self) -> Result<Value> {
         Ok(match self {
             Self::Http(url) => json!({ "url": url }),
@@ -81,23 +81,23 @@ impl Reach {
     }
 }
 
-/// What a client shall do, and what is expected of it.
+/// What a client does, and what is expected of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// Who calls.
+    /// The client.
     pub client: Sdk,
-    /// What both agree on.
+    /// The version of MCP that both ends should agree on.
     pub version: &'static str,
     /// Calls one after the other.
     pub calls: &'a [Sizes],
-    /// Then calls at once, a call whose server asks in turn, and a call that is cancelled.
+    /// Then concurrent calls, a call during which the server sends requests, and one that is cancelled.
     pub extras: bool,
-    /// Whether somebody on the way tells of progress, too.
+    /// Whether something between the two also sends progress notifications.
     pub more_progress: bool,
 }
 
 impl Plan<'_> {
-    /// Runs the client to its end. An error says what is not as it would be without anything between.
+    /// Runs the client to its end. Fails if anything differs from a direct connection.
     pub async fn run(self, reach: &Reach) -> Result<()> {
         let folder = tempfile::tempdir()?;
         let lines = self.told(reach, folder.path()).await?;
@@ -139,9 +139,9 @@ impl Plan<'_> {
         let grows = called.progress.is_sorted_by(|one, next| one.0 < next.0);
         ensure!(grows, "progress that does not grow");
         let mut told = called.progress;
-        // Others tell of transfers, with other totals or none.
+        // A relay's gateways report the progress of transfers, with other totals or none.
         told.retain(|(_, total)| !self.more_progress || *total == PROGRESS[0].1);
-        // A client of npm forgets progress that comes together with the answer.
+        // A client of npm drops progress that arrives together with the answer.
         let forgets = self.client.is_npm();
         let as_told = told.iter().all(|heard| PROGRESS.contains(heard));
         ensure!(
@@ -174,7 +174,7 @@ impl Plan<'_> {
     }
 }
 
-/// Runs a client with a plan to its end: the lines that it tells.
+/// Runs a client with a plan to its end, and returns its output lines.
 pub(crate) async fn lines(client: Sdk, plan: &Value) -> Result<Vec<Value>> {
     let [program, script] = client.command();
     let mut command = Command::new(program);
@@ -218,7 +218,7 @@ impl About {
     }
 }
 
-/// The end of what a program said.
+/// The end of a program's output.
 fn shorten(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let skip = said.chars().count().saturating_sub(2_000);

@@ -1,7 +1,7 @@
-//! MCP 2025-11-25 and 2026-07-28 through the gateway: nothing that either says is changed, and no client
-//! learns that anything is between it and its server.
+//! MCP 2025-11-25 and 2026-07-28 through the gateway: no message is changed, and no client can tell that
+//! there is a gateway between it and its server.
 //!
-//! `cargo xtask interop mcp` runs these rows, `cargo xtask long mcp` all of them.
+//! `cargo xtask interop mcp` runs these rows, `cargo xtask long mcp` all combinations.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -9,7 +9,7 @@ use interop_mcp::eras::{Over, Row};
 use interop_mcp::sdk::Sdk;
 use interop_mcp::table::each;
 
-/// Each client, each server and each way, and each mixture of eras.
+/// Each client, each server, each kind of connection, and each mixture of eras.
 const ROWS: [(Sdk, Sdk, Over); 8] = [
     (Sdk::Npm2025, Sdk::Pypi2025, Over::Stdio),
     (Sdk::Npm2026, Sdk::Npm2026, Over::Stdio),

@@ -1,6 +1,6 @@
-//! npm's `@modelcontextprotocol/conformance` says the same of a server whatever is between them.
+//! npm's `@modelcontextprotocol/conformance` gives a server the same verdicts through gateways.
 //!
-//! `cargo xtask interop mcp` runs it. With `BREAKBULK_RECORD=1` what it says without anything between them is
+//! `cargo xtask interop mcp` runs it. With `BREAKBULK_RECORD=1` the verdicts of the direct connection are
 //! written to `conformance/verdicts.json`.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
@@ -12,22 +12,22 @@ use interop_mcp::conformance::{Verdicts, differences, run, server};
 use interop_mcp::doors::{BETWEEN, Between, Door};
 use interop_mcp::table::each;
 
-/// What is said of the server without anything between them.
+/// The recorded verdicts of the direct connection.
 fn recorded() -> (PathBuf, Verdicts) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance/verdicts.json");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_owned());
     (path, serde_json::from_str(&text).unwrap())
 }
 
-/// What is checked of one connection alone: a server that ends the stream of an answer early is asked again by the
-/// gateway, whose own client keeps its stream.
+/// Checks that hold for a direct connection only: when a server ends the stream of an answer early, the
+/// gateway reconnects to the server, and its own client keeps its stream.
 const OF_ONE_CONNECTION: [(&str, &str, &str); 1] = [(
     "2025-11-25",
     "server-sse-polling",
     "server-sse-disconnect-resume",
 )];
 
-/// What is expected where a gateway is between.
+/// The expected verdicts through a gateway.
 fn through_a_gateway(mut verdicts: Verdicts) -> Verdicts {
     for (revision, scenario, check) in OF_ONE_CONNECTION {
         let scenarios = verdicts.get_mut(revision).unwrap();
@@ -37,7 +37,7 @@ fn through_a_gateway(mut verdicts: Verdicts) -> Verdicts {
     verdicts
 }
 
-/// Runs the conformance package against the server with this between them, and compares what it says.
+/// Runs the conformance package against the server, through `between` if given, and compares the verdicts.
 async fn check(between: Option<Between>) -> Result<()> {
     let server = server().await?;
     let found = match between {

@@ -1,7 +1,7 @@
 //! Published MCP programs over HTTP: a client at the gateway's door, a gateway at a server's URL, and both with
 //! a path with a cap between them: WebSockets of 128 KB, HTTP bodies of 64 KB, NATS with 64 KB.
 //!
-//! `cargo xtask interop mcp` runs these rows, `cargo xtask long mcp` all of them.
+//! `cargo xtask interop mcp` runs these rows, `cargo xtask long mcp` all combinations.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -14,7 +14,7 @@ use interop_mcp::paths::Over::{Http as Bodies, Nats, WebSocket};
 use interop_mcp::sdk::Sdk::{self, Npm2025, Npm2026, Pypi2025, Pypi2026};
 use interop_mcp::table::each;
 
-/// Each client and each server by each way, and each mixture of eras.
+/// Each client, each server, each kind of connection, and each mixture of eras.
 const ROWS: [Row; 14] = [
     row((Npm2025, Http), Gateway, (Pypi2025, Stdio)),
     row((Npm2026, Http), Gateway, (Npm2026, Stdio)),

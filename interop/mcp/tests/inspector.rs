@@ -1,4 +1,4 @@
-//! `@modelcontextprotocol/inspector --cli` prints the same whatever is between it and a server.
+//! `@modelcontextprotocol/inspector --cli` prints the same through gateways as over a direct connection.
 //!
 //! `cargo xtask interop mcp` runs it.
 
@@ -13,7 +13,7 @@ use interop_mcp::told::Reach;
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
 
-/// What is called, and a word of the answer.
+/// The inspector's arguments for a call, and a word that the answer must have.
 const CALLS: [(&[&str], &str); 3] = [
     (&["--method", "tools/list"], "json_schema_2020_12_tool"),
     (
@@ -39,7 +39,7 @@ const CALLS: [(&[&str], &str); 3] = [
     ),
 ];
 
-/// How it gets to a server at this URL.
+/// The ways in which the inspector reaches a server through gateways.
 async fn ways(server: &str) -> Result<(Vec<Door>, Vec<(&'static str, Reach)>)> {
     let near = Door::open(Between::Gateway, server).await?;
     let far = Door::open(Between::Tunnel(Over::WebSocket), server).await?;

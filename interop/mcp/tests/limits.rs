@@ -13,10 +13,10 @@ use interop_mcp::sdk::Sdk::{self, Npm2025, Npm2026, Pypi2025, Pypi2026};
 use interop_mcp::table::each;
 use interop_mcp::told::Reach;
 
-/// The TypeScript SDK takes 10 MiB on its standard input, the line break included.
+/// The largest line on the standard input of the TypeScript SDK: 10 MiB, the line break included.
 const LINE: u64 = (10 << 20) - 1;
 
-/// Servers of both SDKs take 4 MiB in a POST.
+/// The largest body of a POST that servers of both SDKs accept: 4 MiB.
 const POST: u64 = 4 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,8 +54,8 @@ async fn in_a_post((client, between, server): (Sdk, Between, Sdk)) -> Result<()>
     let mut attempts = 0;
     while let Err(error) = check(client, &reach, Large::Argument, POST).await {
         attempts += 1;
-        // The server answers before it has read the message, and ends the connection: if that overtakes the
-        // answer, nobody can know why it ended. It happens to fewer than one in two.
+        // The server answers before it has read the message, and closes the connection. If the gateway sees
+        // the close before the answer, it cannot know the reason. Fewer than half of the attempts fail so.
         let overtaken = error.to_string().contains("the target cannot be reached");
         ensure!(overtaken && attempts < 6, error);
         eprintln!("once more, since the server's answer was lost: {error}");

@@ -1,4 +1,4 @@
-//! What takes too long for every change: every client with every server over everything.
+//! MCP tests that take too long for every change: every client with every server over every connection.
 //!
 //! It is run by `cargo xtask long mcp`.
 

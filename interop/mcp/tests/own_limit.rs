@@ -11,7 +11,7 @@ use std::process::Command;
 use interop_ahp::program::breakbulk;
 use serde_json::Value;
 
-/// What the client told of its three calls: the largest answer that it takes, one byte more, a small one.
+/// What the client reports of three calls: the largest answer that it accepts, one byte more, a small one.
 fn calls(listen: &str) -> Vec<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("own_limit.mjs");
     let mut node = Command::new("node");
@@ -36,7 +36,7 @@ fn calls(listen: &str) -> Vec<Value> {
 fn an_answer_over_the_clients_own_limit_is_an_error_and_the_client_lives() {
     let direct = calls("stdio:");
     assert!(direct[0]["length"].is_number(), "{direct:#?}");
-    // The client ends, and with it the session.
+    // The client closes its connection, which ends the session.
     assert_eq!(direct[1]["code"], -32000, "{direct:#?}");
     assert!(direct[2]["length"].is_null(), "{direct:#?}");
 

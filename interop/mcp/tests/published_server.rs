@@ -14,7 +14,7 @@ use interop_ahp::program::Gateway;
 use interop_ahp::text::text;
 use published::{call, client, server, write};
 
-/// What the path lets through: text alone, as Amazon API Gateway does.
+/// The limits of the path, which are those of Amazon API Gateway: text only.
 const WAY: Way = Way {
     frame_cap: Some(32_768),
     message_cap: Some(131_072),
@@ -23,13 +23,13 @@ const WAY: Way = Way {
     delay: std::time::Duration::ZERO,
     pace: None,
 };
-/// The smaller reading of the same, in 1,000s, which is what the gateways keep to.
+/// The same limits read as multiples of 1,000, which the gateways keep to.
 const FRAME: u64 = 32_000;
 const MESSAGE: u64 = 128_000;
 
-/// The large text. The server says it twice in its answer.
+/// Size of the large text in an answer. The server sends it twice in the answer.
 const BIG: usize = 20_000_000;
-/// The large text that is sent: the published server takes no message above 10 MiB.
+/// Size of the large text in a request: the published server accepts no message above 10 MiB.
 const SENT: usize = 8_000_000;
 const SMALL: &str = "small: \"漢\" \\ 🚢\n";
 
@@ -141,7 +141,7 @@ async fn a_whole_result_of_20_mb_ends_the_connection_and_the_client_hears_of_it(
 
     told.calls[0].is(SMALL);
     let error = told.calls[1].error();
-    // The gateway answers for the server that it lost, and says what to change.
+    // The gateway answers for the lost server, and says which option to change.
     assert_eq!(error.code, Some(-32000), "{error:?}");
     let words = "too large for the path, whose limit seems to be 32768; whole+ sends each message as one frame, whatever its size: leave out whole+ at this end";
     assert!(error.message.contains(words), "{error:?}");
@@ -177,7 +177,7 @@ async fn where_the_cap_is_known_and_nothing_is_cut_a_call_gets_an_error_and_the_
     )
     .await;
 
-    // The answer says it twice, the request once.
+    // The answer has the text twice, the request once.
     for (large, least) in [(&told.calls[0], 2 * BIG), (&told.calls[1], BIG)] {
         let error = large.error();
         assert_eq!(error.code, Some(-32011), "{error:?}");

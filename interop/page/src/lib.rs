@@ -1,4 +1,4 @@
-//! A headless Chromium beside the test, with one page at a time.
+//! Runs a headless Chromium beside the test, with one page at a time.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub struct Browser(Script);
 
 impl Browser {
-    /// Starts it, without a page.
+    /// Starts the browser, without a page.
     pub async fn start() -> Result<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let command = node(folder, "browser.mjs", "playwright-core")?;
@@ -20,18 +20,18 @@ impl Browser {
         Ok(Self(script))
     }
 
-    /// Opens another page, in a context of its own: see `browser.mjs`.
+    /// Opens another page, in a browser context of its own; `browser.mjs` describes the options.
     pub async fn open(&mut self, options: Value) -> Result<()> {
         self.run(json!({"open": options})).await.map(drop)
     }
 
-    /// Waits until so many elements that fit the selector are visible.
+    /// Waits until this many elements that match the selector are visible.
     pub async fn wait(&mut self, selector: &str, count: usize) -> Result<()> {
         let command = json!({"wait": {"for": selector, "count": count}});
         self.run(command).await.map(drop)
     }
 
-    /// Waits until any of them is.
+    /// Waits until an element that matches the selector is visible.
     pub async fn wait_for_any(&mut self, selector: &str) -> Result<()> {
         let command = json!({"wait": {"for": selector}});
         self.run(command).await.map(drop)
@@ -43,18 +43,18 @@ impl Browser {
         Ok(serde_json::from_value(texts)?)
     }
 
-    /// A property of the first of them.
+    /// A property of the first element that matches the selector.
     pub async fn property(&mut self, selector: &str, name: &str) -> Result<Value> {
         let command = json!({"property": {"of": selector, "name": name}});
         self.run(command).await
     }
 
-    /// Clicks on the first of them.
+    /// Clicks on the first element that matches the selector.
     pub async fn click(&mut self, selector: &str) -> Result<()> {
         self.run(json!({"click": selector})).await.map(drop)
     }
 
-    /// Writes into a field.
+    /// Fills a text into an input field.
     pub async fn fill(&mut self, selector: &str, text: &str) -> Result<()> {
         let command = json!({"fill": {"into": selector, "text": text}});
         self.run(command).await.map(drop)
@@ -65,7 +65,7 @@ impl Browser {
         self.run(json!({"press": key})).await.map(drop)
     }
 
-    /// Keeps a picture of the page: of what is visible, or of all of it.
+    /// Saves a screenshot: of the visible part of the page, or of all of it.
     pub async fn screenshot(&mut self, path: &Path, whole: bool) -> Result<()> {
         let command = json!({"screenshot": {"path": path, "whole": whole}});
         self.run(command).await?;
@@ -73,7 +73,7 @@ impl Browser {
         Ok(())
     }
 
-    /// Ends it. What went wrong in a page, and whom else it asked, is an error.
+    /// Ends the browser. Fails if a page had an uncaught error, or sent a request to another host.
     pub async fn stop(self) -> Result<()> {
         let uncaught: Vec<Value> = self.0.said().cloned().collect();
         self.0.stop().await?;

@@ -1,4 +1,4 @@
-//! The page of a gateway in a real browser, with fifty sessions that move.
+//! The status page of a gateway in a real browser, with fifty busy sessions.
 //!
 //! They need node and Chromium, and are run by `cargo xtask interop page`.
 
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-/// No test waits longer for anything.
+/// The time limit for anything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SESSIONS: usize = 50;
@@ -28,7 +28,7 @@ const RATE: u64 = 1_000_000;
 /// A method that would be a script if it became markup.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}";
 
-/// A gateway of the program, and what it said.
+/// A running `breakbulk gateway`, and its output.
 struct Gateway {
     child: Child,
     listening: String,
@@ -96,7 +96,7 @@ async fn echo() -> (u16, JoinHandle<()>) {
     (port, serving)
 }
 
-/// A program that asks again and again, and waits for each answer.
+/// A program that sends one request after another, and waits for each answer.
 async fn client(port: u16, number: usize) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     for id in 0.. {
@@ -115,14 +115,14 @@ async fn client(port: u16, number: usize) {
     }
 }
 
-/// Where pictures are kept.
+/// The folder of the screenshots.
 fn pictures() -> PathBuf {
     let folder = std::env::temp_dir().join("breakbulk-page");
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// Waits until a text of the page is another one than before.
+/// Waits until a text of the page has changed.
 async fn moves(browser: &mut Browser, selector: &str) {
     let before = browser.texts(selector).await.unwrap();
     let moved = async {
@@ -196,7 +196,7 @@ async fn fifty_sessions_appear_move_and_go() {
     let clients: Vec<_> = (1..SESSIONS)
         .map(|n| tokio::spawn(client(port, n)))
         .collect();
-    // One message of it takes the path long enough to be seen on its way.
+    // One of its messages takes long enough on the path to be seen in progress.
     let bulk = tokio::spawn(bulk(port));
     browser.wait("#session-rows tr", SESSIONS).await.unwrap();
     assert_eq!(browser.texts("#session-count").await.unwrap(), ["50"]);
@@ -245,7 +245,7 @@ async fn a_session_opens_to_its_messages_and_is_closed_after_a_question() {
         .await
         .unwrap();
 
-    // The keyboard alone: to the field that finds sessions, and on to the first session.
+    // With the keyboard alone: to the field that filters the sessions, and on to the first session.
     let id = browser
         .texts("#session-rows button")
         .await
@@ -266,7 +266,7 @@ async fn a_session_opens_to_its_messages_and_is_closed_after_a_question() {
     );
     moves(&mut browser, "#message-rows").await;
 
-    // What a peer says is text. The direction of writing is not changed by it.
+    // A peer's text is shown as text. It can neither become markup nor change the direction of writing.
     let method = &browser.texts("#message-rows .method").await.unwrap()[0];
     assert!(
         method.starts_with("<img src=x onerror=alert(1)>\u{fffd}"),
@@ -290,7 +290,7 @@ async fn a_session_opens_to_its_messages_and_is_closed_after_a_question() {
 
     browser.click("#detail-close-session").await.unwrap();
     browser.wait("#question", 1).await.unwrap();
-    // The answer that changes nothing has the focus.
+    // The focus is on the answer that changes nothing.
     browser.press("Enter").await.unwrap();
     browser.wait("#question", 0).await.unwrap();
     moves(&mut browser, "#message-rows").await;
@@ -332,7 +332,7 @@ async fn the_page_asks_for_the_token_and_forgets_it_with_the_tab() {
     browser.press("Enter").await.unwrap();
     browser.wait("#status[data-state=live]", 1).await.unwrap();
     browser.wait("#login", 0).await.unwrap();
-    // Another tab knows nothing of it.
+    // A new tab does not have the token.
     browser.open(options).await.unwrap();
     browser.wait("#login", 1).await.unwrap();
     browser.stop().await.unwrap();

@@ -1,5 +1,5 @@
-//! A tywrap host whose bridge command is `breakbulk gateway`, and the bridge in Python behind a path of 128 KB and
-//! a second gateway.
+//! A tywrap host whose bridge command is `breakbulk gateway`; the bridge in Python is behind a path of 128 KB
+//! and a second gateway.
 //!
 //! `cargo xtask interop tywrap` runs it.
 
@@ -16,18 +16,18 @@ use breakbulk::tywrap::{CallError, Config, Host};
 use breakbulk_testkit::bad_path::{BadPath, Way, Weather};
 use interop_ahp::program::{Gateway, breakbulk};
 
-/// What the path lets through, in one message.
+/// The largest message that the path lets through.
 const CAP: u64 = 131_072;
 
-/// Bytes of data in one of the bridge's frames: some that the path takes, and the default, which the gateways
-/// cut once more.
+/// Bytes of data in a frame of the bridge: a size that the path lets through, and the default, which the
+/// gateways cut again.
 const FRAMES: [usize; 2] = [16 << 10, 1 << 20];
 
 const MESSAGE: usize = 64 << 20;
 const LARGE: usize = 20_000_000;
 const PARALLEL: usize = 20;
 
-/// The command of the far gateway. It tells the bridge what a host on its machine would.
+/// The bridge's command for the far gateway, with the variables that a host on the same machine would set.
 fn bridge(source: &Path, frame: usize) -> String {
     let source = source.display();
     format!(
@@ -106,7 +106,7 @@ async fn check(frame: usize) -> Result<()> {
     ensure!(host.start().await?.frame == Some(frame), "no frames");
     calls(&host).await?;
 
-    // A bridge that ends takes its gateway with it, and the next call has another.
+    // A bridge that ends takes its gateway with it, and the next call starts another.
     let exited = host.call("os", "abort", "[]", None).await;
     ensure!(
         matches!(exited, Err(CallError::Exited { .. })),

@@ -1,4 +1,4 @@
-//! What node can ask of us: the methods of `actor.mjs`, on this side.
+//! This project's actor: it has the methods of `actor.mjs`, for calls by node.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,15 +14,15 @@ use serde_json::Value as Json;
 use crate::bytes::{bytes, digest};
 use crate::values::tell;
 
-/// The number of node's actor.
+/// The RPC id of node's actor.
 pub const NODES: usize = 1;
-/// The number of ours.
+/// The RPC id of this project's actor.
 pub const OURS: usize = 2;
 
-/// A handler that blocks longer was forgotten.
+/// How long a handler blocks at most, if the test never lets it go on.
 const LONGEST_BLOCK: Duration = Duration::from_secs(60);
 
-/// Our actor's other side: what the test sees of it.
+/// What a test can see and do of the actor.
 #[derive(Clone)]
 pub struct Seen {
     /// How often `$add` ran.
@@ -31,7 +31,7 @@ pub struct Seen {
     pub go_on: mpsc::Sender<()>,
 }
 
-/// Our actor, and how it is looked at.
+/// Makes the actor, and what a test needs to observe it.
 pub fn actors() -> Result<(Actors, Seen), EncodeError> {
     let sums = Arc::new(AtomicU64::new(0));
     let (go_on, blocked) = mpsc::channel();
@@ -132,7 +132,7 @@ fn cancellable(actor: Actor) -> Actor {
         })
 }
 
-/// Nothing else happens on this side while it blocks, not even acknowledgements.
+/// Adds `$block`: while it blocks, nothing else runs at this end, not even acknowledgements.
 fn blocking(actor: Actor, blocked: mpsc::Receiver<()>) -> Actor {
     let blocked = Arc::new(Mutex::new(blocked));
     actor.method("$block", move |_| {
@@ -145,7 +145,7 @@ fn blocking(actor: Actor, blocked: mpsc::Receiver<()>) -> Actor {
     })
 }
 
-/// The first argument, or nothing.
+/// The first argument, or undefined.
 fn first(incoming: &Incoming) -> Result<Passed, ReadError> {
     let first = incoming.values()?.into_iter().next();
     Ok(first.unwrap_or(Passed::Plain(Value::Undefined)))

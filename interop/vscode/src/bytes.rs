@@ -1,4 +1,4 @@
-//! Bytes that a seed brings back on both sides, so that large ones need not be sent to be compared.
+//! Bytes that a seed reproduces at both ends, so that large ones are compared without sending them.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -16,17 +16,17 @@ pub fn bytes(size: usize, seed: u32) -> Bytes {
     bytes.into()
 }
 
-/// How the peer is told of such bytes.
+/// The JSON by which the peer is told to make such bytes.
 pub fn seeded(size: usize, seed: u32) -> Value {
     json!({"$buffer": {"size": size, "seed": seed}})
 }
 
-/// How the peer tells of bytes that it has.
+/// The JSON by which the peer reports bytes that it has.
 pub fn told(bytes: &[u8]) -> Value {
     json!({ "$buffer": digest(bytes) })
 }
 
-/// Size and SHA-256, as the peer's `$digest` has them.
+/// Size and SHA-256, as the peer's `$digest` returns them.
 pub fn digest(bytes: &[u8]) -> Value {
     let hash = Sha256::digest(bytes);
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();

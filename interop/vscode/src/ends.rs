@@ -1,4 +1,4 @@
-//! Both ends of a session, and the ways on which it travels.
+//! Opens a session between VSCode's peer in node and this project's endpoint, over each carrier.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::actor::{NODES, Seen, actors};
 use crate::node::Node;
 use crate::sockets::{Door, MESSAGE, dial, dial_websocket, hear_hello, say_hello};
 
-/// A session that a test has open for longer hangs.
+/// How long a test may keep a session open before it is ended as hanging.
 const LONGEST: Duration = Duration::from_secs(240);
 
-/// How long a new socket may take until the line that says whose it is was said.
+/// How long a new socket may take until it has sent the line that names its session.
 const LONGEST_HELLO: Duration = Duration::from_secs(20);
 
-/// How often another socket is tried, and the pause between.
+/// How often a failed socket is retried, and the pause between the attempts.
 const RETRIES: u32 = 250;
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -75,9 +75,9 @@ impl Carrier {
 /// A carrier, and who connects to whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// How they travel.
+    /// What carries the messages.
     pub carrier: Carrier,
-    /// Whether node waits for us, or we for it.
+    /// Whether node listens; if not, it connects.
     pub node_listens: bool,
 }
 
@@ -91,40 +91,40 @@ pub fn ways() -> impl Iterator<Item = Way> {
     })
 }
 
-/// Those on which a session outlives its sockets.
+/// The ways with a carrier on which a session outlives its sockets.
 pub fn persistent_ways() -> impl Iterator<Item = Way> {
     ways().filter(|way| way.carrier.is_persistent())
 }
 
-/// One of each carrier, where it does not matter who connects.
+/// One way for each carrier, for tests where it does not matter who connects.
 pub fn carriers() -> impl Iterator<Item = Way> {
     ways().filter(|way| way.node_listens)
 }
 
-/// Who changes URIs, and for which authority.
+/// Which end transforms URIs, and for which authority.
 #[derive(Clone, Default)]
 pub struct Uris {
-    /// Our transformer.
+    /// The transformer of this project's end.
     pub ours: Option<Arc<dyn UriTransformer>>,
-    /// The authority of node's.
+    /// The authority of the transformer in node.
     pub nodes: Option<&'static str>,
 }
 
-/// Node's end and ours of one session.
+/// Both ends of one session.
 pub struct Ends {
-    /// Theirs.
+    /// VSCode's peer in node.
     pub node: Node,
-    /// Ours.
+    /// This project's endpoint.
     pub endpoint: Endpoint,
-    /// What our actor did.
+    /// What a test can see and do of this project's actor.
     pub seen: Seen,
     /// Node's actor.
     pub remote: Remote,
-    /// Bring a persistent session its next sockets, and end one that hangs.
+    /// Tasks that bring a persistent session its next sockets, and one that ends a session which hangs.
     watchers: Vec<Watcher>,
 }
 
-/// A task that ends with the value that stands for it.
+/// A task that is aborted when this is dropped.
 struct Watcher(JoinHandle<()>);
 
 impl Drop for Watcher {
@@ -139,7 +139,7 @@ impl Ends {
         Self::open_with(way, Uris::default()).await
     }
 
-    /// The same, with URIs changed.
+    /// Opens a session, with transformers for URIs.
     pub async fn open_with(way: Way, uris: Uris) -> Result<Self> {
         let (actors, seen) = actors()?;
         let config = Config::default().with(|config| {
@@ -166,7 +166,7 @@ impl Ends {
         })
     }
 
-    /// Ends both, node first, and sees that our end notices.
+    /// Ends both, node first, and checks that this project's end notices.
     pub async fn close(self) -> Result<()> {
         self.node.stop().await?;
         let ended = self.endpoint.ended().await;
@@ -178,7 +178,7 @@ impl Ends {
     }
 }
 
-/// Ends a session that hangs, so that the test fails by the call that it waits for.
+/// Ends a session that hangs, so that the call for which the test waits fails.
 fn watch(way: Way, endpoint: Endpoint) -> Watcher {
     Watcher(tokio::spawn(async move {
         sleep(LONGEST).await;
@@ -204,7 +204,7 @@ async fn over_frames(way: Way, arguments: &[&str], config: Config) -> Result<Ope
     Ok((node, endpoint, None))
 }
 
-/// One message per frame.
+/// A connection on which each frame is one whole message.
 fn connection(websocket: WebSocket) -> Connection {
     let mut config = link::Config::new(Whole::rules());
     config.limits.frame = MESSAGE;
@@ -252,7 +252,7 @@ async fn over_persistent(way: Way, arguments: &[&str], config: Config) -> Result
     }
 }
 
-/// Runs what brings the next sockets. A session that gets none is over, and its calls say so.
+/// Runs the task that brings new sockets. If it fails, the session is disposed, and so its calls fail.
 fn or_dispose(
     endpoint: Endpoint,
     again: impl Future<Output = Result<()>> + Send + 'static,
@@ -306,7 +306,7 @@ async fn accept_again(endpoint: Endpoint, mut door: Door, session: Value) -> Res
             Ok(stream) => {
                 endpoint.resume(stream);
             }
-            // Node tries again, and so does this.
+            // Node connects again, so this accepts again.
             Err(why) if failures < RETRIES => {
                 failures += 1;
                 eprintln!("a socket that was none: {why:#}");

@@ -1,5 +1,5 @@
-//! What the live tests of VSCode's extension-host RPC share: VSCode's own peer in a process of node
-//! beside the test, our endpoint with the same methods, and the ways between the two.
+//! What the live tests of VSCode's extension-host RPC share: VSCode's own peer in a process of node beside
+//! the test, this project's endpoint with the same methods, and the carriers between the two.
 //!
 //! `cargo xtask interop vscode` installs the peer and runs the tests.
 

@@ -1,4 +1,4 @@
-//! VSCode's own peer, in a process that ends with the value that stands for it.
+//! VSCode's own peer, in a process of node that is killed when the value is dropped.
 
 use std::path::Path;
 
@@ -13,19 +13,19 @@ pub fn script(name: &str) -> Result<Command> {
     Ok(node(folder, name, "@codingame/monaco-vscode-api")?)
 }
 
-/// A `peer.mjs`.
+/// A running `peer.mjs`.
 pub struct Node {
     script: Script,
     calls: u32,
 }
 
 impl Node {
-    /// Starts one that listens on a free port, and tells where.
+    /// Starts a peer that listens on a free port, and returns its address.
     pub async fn listen(carrier: &str, options: &[&str]) -> Result<(Self, String)> {
         Self::listen_at("127.0.0.1:0", carrier, options).await
     }
 
-    /// Starts one that listens at `HOST:PORT` or `unix:PATH`, and tells where.
+    /// Starts a peer that listens at `HOST:PORT` or `unix:PATH`, and returns its address.
     pub async fn listen_at(
         address: &str,
         carrier: &str,
@@ -37,7 +37,7 @@ impl Node {
         Ok((node, address))
     }
 
-    /// Starts one that connects to `address`. It is [`opened`](Self::opened) once it has.
+    /// Starts a peer that connects to `address`. [`opened`](Self::opened) waits until it has.
     pub fn connect(carrier: &str, address: &str, options: &[&str]) -> Result<Self> {
         Self::start(&["--connect", address, "--carrier", carrier], options)
     }
@@ -56,12 +56,12 @@ impl Node {
         self.hear("opened").await.map(drop)
     }
 
-    /// Gives it a command.
+    /// Sends the peer a command.
     pub async fn tell(&mut self, command: &Value) -> Result<()> {
         Ok(self.script.tell(command).await?)
     }
 
-    /// The next thing that it says with this key in it. What it says meanwhile is kept.
+    /// The peer's next message that has this key. Other messages are kept for later.
     pub async fn hear(&mut self, key: &str) -> Result<Value> {
         let said = self.script.hear(key, |said| said.get(key).is_some());
         Ok(said.await?)
@@ -81,7 +81,7 @@ impl Node {
         Ok(id)
     }
 
-    /// What came of a call: what it returned, or what it threw.
+    /// The outcome of a call: what it returned, or what it threw.
     pub async fn outcome(&mut self, id: u32) -> Result<Result<Value, Value>> {
         let said = self.answer(id).await?;
         match (said.get("ok"), said.get("error")) {
@@ -96,7 +96,7 @@ impl Node {
         Ok(self.script.hear(&what, |said| said["id"] == id).await?)
     }
 
-    /// Calls, and waits for what comes of it.
+    /// Makes a call and waits for its outcome.
     pub async fn call(&mut self, method: &str, args: Value) -> Result<Result<Value, Value>> {
         let id = self.begin(method, args, Token::None).await?;
         self.outcome(id).await
@@ -107,13 +107,13 @@ impl Node {
         self.tell(&json!({ "cancel": id })).await
     }
 
-    /// Makes so many calls of `$add` at once, and returns how many came to the right sum.
+    /// Makes this many concurrent calls of `$add`, and returns how many results were right.
     pub async fn many(&mut self, count: u32) -> Result<Value> {
         let id = self.begin_many(count).await?;
         self.right(id).await
     }
 
-    /// Begins so many calls.
+    /// Begins this many concurrent calls of `$add`.
     pub async fn begin_many(&mut self, count: u32) -> Result<u32> {
         self.calls += 1;
         let id = self.calls;
@@ -121,29 +121,29 @@ impl Node {
         Ok(id)
     }
 
-    /// How many of them came to the right sum.
+    /// How many of these calls had the right result.
     pub async fn right(&mut self, id: u32) -> Result<Value> {
         Ok(self.answer(id).await?["right"].take())
     }
 
-    /// Ends its socket without a word.
+    /// Destroys the peer's socket without a message to the other end.
     pub async fn cut(&mut self) -> Result<()> {
         self.tell(&json!({"cut": true})).await
     }
 
-    /// Lets it end in good order, and waits until it has.
+    /// Ends the peer in good order, and waits until its process has ended.
     pub async fn stop(self) -> Result<()> {
         Ok(self.script.stop().await?)
     }
 }
 
-/// A call's cancellation token.
+/// The cancellation token of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
-    /// It has none.
+    /// No token.
     None,
-    /// One that can be cancelled.
+    /// A token that can be cancelled.
     Live,
-    /// One that was cancelled before the call.
+    /// A token that was cancelled before the call.
     Cancelled,
 }

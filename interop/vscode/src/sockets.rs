@@ -1,5 +1,5 @@
-//! Sockets between the two ends: byte streams over TCP or over WebSockets, and the line by which a
-//! persistent session knows its own.
+//! Sockets between the two ends: byte streams over TCP or over WebSockets, and the first line that names the
+//! session to which a socket belongs.
 
 use anyhow::{Context, Result, anyhow};
 use breakbulk::net::stream::over_frames;
@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 /// The largest message, with room for more than a 64 MB buffer.
 pub(crate) const MESSAGE: usize = 96 << 20;
 
-/// A line that says whose socket this is; a longer one is none.
+/// The longest line that names a socket's session; a longer one is an error.
 const LONGEST_HELLO: usize = 1024;
 
-/// Where a session's next socket comes from, if node is the one to connect.
+/// The listener for a session's next sockets, if node is the end that connects.
 pub(crate) enum Door {
     Tcp(TcpListener),
     WebSocket(Listener),
@@ -80,7 +80,7 @@ pub(crate) async fn dial(websocket: bool, address: &str) -> Result<Box<dyn Strea
     Ok(Box::new(stream))
 }
 
-/// Says the line before the protocol's first byte, as `carriers.mjs` has it.
+/// Sends the line that names the session, before the protocol's first byte; `carriers.mjs` does the same.
 pub(crate) async fn say_hello(stream: &mut Box<dyn Stream>) -> Result<()> {
     let hello = format!("{}\n", json!({"session": "ours"}));
     stream.write_all(hello.as_bytes()).await?;

@@ -1,4 +1,4 @@
-//! The words of `values.mjs` on this side: what an argument is to be, and what came, in JSON.
+//! The notation of `values.mjs` for values in JSON: what an argument is to be, and what arrived.
 
 use anyhow::{Context, Result, bail};
 use breakbulk::message::vscode::{Passed, SerializedError, Thrown, Value};
@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::bytes::{bytes, told};
 
-/// From words to what a call passes.
+/// The value that a notation describes.
 pub fn make(said: &Json) -> Result<Passed> {
     match said.get("$withBuffers") {
         Some(inner) => Ok(Passed::WithBuffers(value(inner)?)),
@@ -48,7 +48,7 @@ fn buffer(said: &Json) -> Result<Value> {
     Ok(Value::Buffer(pairs.collect::<Result<Vec<_>>>()?.into()))
 }
 
-/// From what came to words.
+/// The notation of a value that arrived.
 pub fn tell(passed: &Passed) -> Json {
     match passed {
         Passed::Plain(value) => tell_value(value),
@@ -60,7 +60,7 @@ fn tell_value(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
         Value::Bool(bool) => (*bool).into(),
-        // JavaScript has one kind of number, serde_json two that differ.
+        // JavaScript has one kind of number; in serde_json an integer and a floating-point number differ.
         Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
             (*number as i64).into()
         }
@@ -76,7 +76,7 @@ fn tell_value(value: &Value) -> Json {
     }
 }
 
-/// From what was thrown to words.
+/// The notation of what was thrown.
 pub fn tell_thrown(thrown: &Thrown) -> Json {
     match thrown {
         Thrown::Error(error) => json!({ "$error": tell_error(error) }),
@@ -84,7 +84,7 @@ pub fn tell_thrown(thrown: &Thrown) -> Json {
     }
 }
 
-/// Of a stack only whether there is one.
+/// Of a stack it says only whether there is one.
 fn tell_error(error: &SerializedError) -> Json {
     let mut told = json!({
         "name": error.name,

@@ -11,12 +11,12 @@ use interop_vscode::bytes::{bytes, digest, seeded, told};
 use interop_vscode::node::{Node, Token};
 use serde_json::{Value, json};
 
-/// What the path lets through, in one message.
+/// The largest message that the path lets through.
 const CAP: u64 = 131_072;
 const LARGE: usize = 20_000_000;
 const MANY: u32 = 1_000;
 
-/// What VSCode writes to a socket, which socket of its machine that is, and what is between the gateways.
+/// What VSCode writes to its sockets, whether these are Unix sockets, and what is between the gateways.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     carrier: &'static str,
@@ -48,7 +48,7 @@ impl Row {
         }
     }
 
-    /// The endpoint of a peer that listens there.
+    /// The endpoint that connects to a peer which listens at this address.
     fn target(self, address: &str) -> String {
         let scheme = if self.unix { "" } else { "tcp://" };
         format!("{scheme}{address}?framing=ipc&max-message=64MiB")
@@ -116,7 +116,7 @@ async fn calls(window: &mut Node, host: &mut Node) -> Result<()> {
         let call = node
             .begin("$untilCancelled", json!([]), Token::Live)
             .await?;
-        // It is known on the other side once a later call is answered.
+        // The other side has seen the cancellation once it has answered a later call.
         is(
             "$add",
             node.call("$add", json!([1, 2])).await?,

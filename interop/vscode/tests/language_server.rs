@@ -1,5 +1,5 @@
-//! A language server of npm and a client of npm, with `Content-Length` on sockets, two gateways and a path of 128 KB
-//! between them.
+//! A language server of npm and a client of npm, with `Content-Length` on sockets; between them two gateways
+//! and a path of 128 KB.
 //!
 //! They need node, and are run by `cargo xtask interop vscode`.
 
@@ -15,25 +15,25 @@ use interop_ahp::program::Gateway;
 use interop_vscode::node::script;
 use tokio::time::timeout;
 
-/// What the path lets through, in one message.
+/// The largest message that the path lets through.
 const CAP: u64 = 131_072;
 
 /// Members of the document: 700 KB, with answers of 10 and 13 MB.
 const MEMBERS: &str = "20000";
 
-/// A client that takes longer hangs.
+/// The time limit of a client.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const FRAMED: &str = "framing=content-length&max-message=64MiB";
 
-/// Which sockets there are.
+/// Which sockets the two programs use.
 #[derive(Clone, Copy, Debug)]
 enum Sockets {
-    /// The client's is TCP, and the server has its standard streams.
+    /// The client has a TCP socket, and the server its standard streams.
     Tcp,
-    /// The client's is one of its machine, and the server has its standard streams.
+    /// The client has a Unix socket, and the server its standard streams.
     Unix,
-    /// Both ends have TCP.
+    /// Both have a TCP socket.
     Both,
 }
 
@@ -43,7 +43,7 @@ fn server() -> String {
     script.display().to_string()
 }
 
-/// What the client tells of all answers.
+/// Runs the client, and returns what it reports of all answers.
 async fn client(arguments: &[&str]) -> Result<String> {
     let mut command = script("language_client.mjs")?;
     command.args(arguments).env("MEMBERS", MEMBERS);

@@ -40,7 +40,7 @@ pub(super) fn install(requirements: &Path, environment: &Path) -> Result<()> {
         "--quiet",
         "--disable-pip-version-check",
     ]);
-    // Each file has the digest that stands in the requirements, and none is built here.
+    // Each file must have the digest from the requirements, and none is built here.
     pip.args([
         "--require-hashes",
         "--only-binary",

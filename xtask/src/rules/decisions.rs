@@ -27,7 +27,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// All that is wrong, one sentence each.
+/// All errors, one sentence each.
 fn wrong(decisions: &str, table: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut rows = BTreeMap::new();
@@ -90,8 +90,8 @@ fn is_id(text: &str) -> bool {
     })
 }
 
-/// Whether a test is there and cites the rule: a function in the comments above it or in its body, a
-/// case of a table on its own line or just above.
+/// Whether a test exists and cites the rule: a function in the comments above it or in its body, a case
+/// of a table on its own line or just above.
 fn cited(
     id: &str,
     test: &str,
@@ -103,7 +103,7 @@ fn cited(
     }
 }
 
-/// Whether a line has this id, and not one that only begins like it.
+/// Whether a line has exactly this id, not a longer one that begins with it.
 fn names(line: &str, id: &str) -> bool {
     line.match_indices(id).any(|(at, _)| {
         let next = line[at + id.len()..].chars().next();
@@ -183,7 +183,7 @@ mod tests {
             ("A-4", "t.rs::shown", false),
             ("A-4", "t.rs::inside", true),
             ("A-9", "t.rs::inside", false),
-            // No test.
+            // A function that is not a test.
             ("A-1", "t.rs::helper", false),
             ("A-3", "t.rs::\"three\"", true),
             ("A-3", "t.rs::\"two\"", false),

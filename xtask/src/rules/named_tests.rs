@@ -12,12 +12,12 @@ pub(super) fn read(path: &str) -> Result<String> {
     std::fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path}"))
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// What is found in the lines of a test, with its comments.
+/// The result of `read` on the lines of a test, with its comments.
 pub(super) fn lines_of<T>(
     test: &str,
     read: &impl Fn(&str) -> Option<String>,
@@ -33,7 +33,7 @@ pub(super) fn lines_of<T>(
     Ok(find(near))
 }
 
-/// The lines of a case and those just above.
+/// The line of a case and the lines just above.
 fn case<'a>(lines: &'a [&'a str], name: &str) -> Option<&'a [&'a str]> {
     let at = lines.iter().position(|line| line.contains(name))?;
     Some(&lines[at.saturating_sub(ABOVE_A_CASE)..=at])
@@ -59,7 +59,7 @@ fn function<'a>(lines: &'a [&'a str], name: &str) -> Option<&'a [&'a str]> {
     Some(&lines[first..=at + last])
 }
 
-/// A file for the tests of whoever looks for tests.
+/// A source file for the unit tests of this search.
 #[cfg(test)]
 pub(super) const SAMPLE: &str = "
 /// What it shows.

@@ -12,7 +12,7 @@ const FAILURES: &str = "docs/FAILURES.md";
 /// The section of `docs/FAILURES.md` that lists the endpoints: `- **AHP host**: …`.
 const ENDPOINTS: &str = "Endpoints";
 
-/// What a cell says that no test asserts, and a row that names none.
+/// The text in a cell whose claim no test asserts.
 const NOT_TESTED: &str = "not tested";
 
 pub(super) fn check() -> Result<()> {
@@ -53,7 +53,7 @@ fn rows(text: &str) -> impl Iterator<Item = Row<'_>> {
 struct Row<'a> {
     line: &'a str,
     cells: Vec<&'a str>,
-    /// How many cells the head of its table has.
+    /// The number of cells in the head of its table.
     head: usize,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows that name no test in their last cell, or one that is not there.
+/// The rows whose last cell names no test, or a test that does not exist.
 fn without_tests(document: &str, text: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     for row in rows(text) {
@@ -94,7 +94,7 @@ fn sections(text: &str) -> impl Iterator<Item = (&str, &str)> {
     parts.map(|part| part.split_once('\n').unwrap_or((part, "")))
 }
 
-/// The endpoints that a way to fail does not speak of, neither in the first cell of a row nor below its table.
+/// The endpoints that a way to fail does not mention, neither in the first cell of a row nor below the table.
 fn not_covered(failures: &str) -> Vec<String> {
     let endpoints: Vec<&str> = sections(failures)
         .filter(|(title, _)| *title == ENDPOINTS)

@@ -1,8 +1,8 @@
 //! A short fixed set of work whose instructions are counted by callgrind: `cargo xtask test` compares the
 //! counts with those of `bench/instructions.txt`.
 //!
-//! Run by itself it prints the names of the cases in their order. Only calls of [`counted`] are counted,
-//! and each is a profile of its own.
+//! Run without callgrind it prints the names of the cases in their order. Only calls of [`counted`] are
+//! counted, and each call is a profile of its own.
 
 use breakbulk::wire::json_text;
 use breakbulk_bench::carried;
@@ -24,7 +24,7 @@ fn main() {
             for (size, size_name, times) in SIZES {
                 let message = content.message(size);
                 let mut carry = setting.carry(&message);
-                // What is allocated for the first message only is not counted.
+                // Allocations that only the first message needs are not counted.
                 carry();
                 let name = format!("{} {} {size_name}", setting.name, content.name());
                 count(&name, times, &mut carry);
@@ -68,6 +68,6 @@ fn counted(times: usize, work: &mut dyn FnMut()) {
     for _ in 0..times {
         work();
     }
-    // So that this stays a function with a frame of its own, and no tail call of the last work.
+    // Keeps this a function with a frame of its own, without a tail call of the last work.
     std::hint::black_box(times);
 }

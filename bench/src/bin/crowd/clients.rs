@@ -1,5 +1,5 @@
-//! The clients: a process that holds many connections. Each of them greets, subscribes to a channel and
-//! then only reads; a few of them send requests when the measurement asks for it.
+//! The clients: a process that holds many connections. Each client does its handshake, subscribes to a
+//! channel and then only reads; a few of them send requests when the measurement asks for it.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ const PACE: Duration = Duration::from_millis(100);
 /// The bytes of a request's parameter.
 const REQUEST: usize = 1024;
 
-/// How long anything may take.
+/// The time limit of every step.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What one process of clients does.
+/// What one process of clients has to do.
 pub(crate) struct Crowd {
     pub(crate) url: String,
     pub(crate) count: usize,
@@ -74,7 +74,7 @@ async fn hold(crowd: Crowd) -> Result<(), Failure> {
     let begin = Instant::now();
     let count = active.len().max(1);
     for (number, client) in active.into_iter().enumerate() {
-        // Spread over the pace, so that they do not all ask at once.
+        // Spread over the interval, so that not all ask at the same moment.
         let first = begin + PACE.mul_f64(number as f64 / count as f64);
         asking.spawn(ask(client, first, crowd.seconds));
     }
@@ -121,15 +121,15 @@ async fn next(source: &mut WsSource) -> Result<Frame, String> {
     }
 }
 
-/// Reads until the connection ends, which answers pings.
+/// Reads until the connection ends; reading also answers pings.
 async fn read((mut source, _sink): Client) -> Result<(), String> {
     loop {
         next(&mut source).await?;
     }
 }
 
-/// Sends requests at a steady pace. A time counts from the moment at which the request was due, so that a
-/// slow answer delays no clock.
+/// Sends requests at a steady pace. A time is counted from the moment at which the request was due, so that
+/// a slow answer does not hide the delay of the next request.
 async fn ask(
     (mut source, mut sink): Client,
     mut due: Instant,

@@ -1,5 +1,5 @@
-//! A crowd of idle WebSocket clients at one AHP host: memory for each, time to accept all, and how long the
-//! requests of the few active ones take. Each way to use the cores is measured by itself.
+//! Many idle WebSocket clients at one AHP host: memory per client, time to accept all, and how long requests
+//! of the few active clients take. Each way to use the cores is measured separately.
 //!
 //! `crowd [--json] [--clients N] [--active N] [--seconds N] [one|threads|processes…]` measures;
 //! `crowd simulate FILE` says what a million connections would take, from the figures in a file that

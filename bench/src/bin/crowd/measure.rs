@@ -1,4 +1,4 @@
-//! Starts hosts and clients as processes of their own, and reads off what they take.
+//! Starts hosts and clients as processes of their own, and measures what they use.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,13 +12,13 @@ use super::host::Mode;
 /// The clients of one process: descriptors are limited, and a host has a limit of its own.
 const PER_PROCESS: usize = 5_000;
 
-/// Clients before the first look at the memory, so that one-time allocations are not counted.
+/// Clients before the memory is first measured, so that one-time allocations are not counted.
 const WARM: usize = 100;
 
 /// The system counts the time of processes in hundredths of a second.
 const TICKS: f64 = 100.0;
 
-/// What is measured.
+/// The parameters of a measurement.
 struct Settings {
     clients: usize,
     active: usize,
@@ -125,7 +125,7 @@ fn measure(settings: &Settings, mode: Mode) -> Result<Value, Failure> {
     }
     let accepted = begin.elapsed().as_secs_f64();
     let each = (resident()? - before) / settings.clients;
-    // A connection has a socket at both ends, and both are of this system.
+    // A connection has a socket at both ends, and both are on this machine.
     let sockets = socket_bytes()?.saturating_sub(before_sockets) / settings.clients / 2;
     let worked = ticks(&hosts)?;
     let accepting = worked - idle;
@@ -166,7 +166,7 @@ fn ticks(hosts: &[Process]) -> Result<u64, Failure> {
     hosts.iter().map(Process::ticks).sum()
 }
 
-/// A process of this program, ended with this.
+/// A process of this program, which is killed when this is dropped.
 struct Process {
     child: Child,
     stdin: ChildStdin,
@@ -211,7 +211,7 @@ impl Process {
     /// The processor time that it has used, in ticks.
     fn ticks(&self) -> Result<u64, Failure> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name before may contain spaces.
+        // The process name, which comes before these fields, may contain spaces.
         let fields = stat.rsplit(')').next().unwrap_or_default();
         let mut fields = fields.split_whitespace().skip(11);
         let mut next = || fields.next().unwrap_or_default().parse::<u64>();
@@ -234,8 +234,8 @@ fn resident(pid: u32) -> Result<usize, Failure> {
     Ok(kilobytes.ok_or("no VmRSS")?.parse::<usize>()? * 1024)
 }
 
-/// The system's memory for sockets and their state, in bytes. What others do on this machine counts too,
-/// so that it is worth little while they do much.
+/// The system's memory for sockets and their state, in bytes. It includes other programs, so that it means
+/// little while they are busy.
 fn socket_bytes() -> Result<usize, Failure> {
     let info = std::fs::read_to_string("/proc/meminfo")?;
     let line = info.lines().find(|line| line.starts_with("SUnreclaim:"));

@@ -1,14 +1,14 @@
-//! What a million connections would take: on paper from measured figures, and by a simulation of the two
-//! worst moments, in which a member dies and in which all connections are cut at once.
+//! What a million connections would need: calculated from measured figures, and by a simulation of the two
+//! worst moments, when a member dies and when all connections are cut at once.
 //!
-//! The simulation is pure: a seed, steps of 10 ms, members that accept at the measured rate and clients that
-//! come back as tunnels do.
+//! The simulation is pure: a seed, steps of 10 ms, members that accept at the measured rate, and clients that
+//! reconnect like tunnels.
 
 use serde_json::Value;
 
 use super::Failure;
 
-/// What was measured.
+/// The measured figures.
 struct Measured {
     /// Memory of the process and of the system for an idle connection, in bytes.
     bytes: f64,
@@ -18,23 +18,23 @@ struct Measured {
     request: f64,
 }
 
-/// What is assumed of each machine, and of what clients do.
+/// The assumptions about each machine and about the clients.
 const CONNECTIONS: f64 = 1e6;
 const CORES: f64 = 8.0;
 const MEMORY: f64 = 32.0 * (1u64 << 30) as f64;
-/// The least that the system is assumed to take for a socket, in bytes, where others disturbed the measurement.
+/// The least memory that a socket is assumed to take, in bytes, if others disturbed the measurement.
 const SOCKETS: f64 = 5_000.0;
-/// How much of a machine is planned for: the rest is for messages on their way, and for a member that died.
+/// The part of a machine that is planned for: the rest is for messages under way, and for a member that died.
 const PLANNED: f64 = 0.5;
 /// Requests of one client in a second, on average.
 const REQUESTS: f64 = 0.05;
 /// Actions of 1 KB that are published in a second, in all.
 const ACTIONS: f64 = 1000.0;
 const REPLICAS: f64 = 3.0;
-/// How often both ends of a line at NATS say that they are there, in seconds.
+/// How often both ends of a tunnel's connection at NATS send a heartbeat, in seconds.
 const HEARTBEAT: f64 = 10.0;
 
-/// The pauses of a tunnel that comes back, in seconds: the first is at once, and each next one is longer.
+/// The pauses of a tunnel before it reconnects, in seconds: the first attempt is at once, later pauses grow.
 const FIRST_PAUSE: f64 = 0.1;
 const LONGEST_PAUSE: f64 = 5.0;
 
@@ -108,7 +108,7 @@ impl Measured {
     }
 }
 
-/// How clients came back.
+/// How the clients reconnected.
 struct Storm {
     half: f64,
     most: f64,
@@ -125,7 +125,7 @@ impl Storm {
     }
 }
 
-/// Lets so many clients come back to so many members, each of which accepts so many in a second.
+/// Simulates this many clients that reconnect to this many members, each of which accepts at this rate.
 fn storm(clients: usize, members: usize, rate: f64) -> Storm {
     let mut random = SEED | 1;
     let mut next = || {
@@ -134,7 +134,7 @@ fn storm(clients: usize, members: usize, rate: f64) -> Storm {
         random ^= random << 17;
         (random >> 11) as f64 / (1u64 << 53) as f64
     };
-    // When each client tries next, and how often it has tried; in slots of a step.
+    // When each client tries next, and how often it has tried, in slots of one step each.
     let mut due: Vec<Vec<u8>> = vec![Vec::new()];
     let put = |due: &mut Vec<Vec<u8>>, at: f64, tries: u8| {
         let slot = (at / STEP) as usize;
@@ -198,7 +198,7 @@ mod tests {
         let slow = storm(20_000, 2, 1_000.0);
         let fast = storm(20_000, 2, 4_000.0);
         assert!(fast.all < slow.all && fast.half < slow.half);
-        // Two members of 1,000 a second need at least ten seconds for 20,000.
+        // Two members that each accept 1,000 a second need at least ten seconds for 20,000 clients.
         assert!(slow.all >= 10.0 && slow.all < 30.0, "{}", slow.sentence());
         assert!(slow.refused > 0);
         assert_eq!(storm(100, 2, 1_000.0).refused, 0);

@@ -1,5 +1,5 @@
-//! Measures the escaper and the unescaper of JSON strings against the published ones: our rate as a multiple
-//! of the fastest other's, by content, with the spread of the rounds.
+//! Measures this project's escaper and unescaper of JSON strings against published ones: the rate as a
+//! multiple of the fastest other's, by content, with the spread of the rounds.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use breakbulk_bench::time;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Each figure is the best of so many runs in each of so many rounds, in turns.
+/// Each figure is the best of this many runs in each of this many rounds, in turns.
 const RUNS: usize = 40;
 const ROUNDS: usize = 10;
 
-/// How many bytes are worked on in one run, however long a text is.
+/// The bytes that one run works on, however long a text is.
 const TOGETHER: usize = 256 << 10;
 
-/// The bounds: text with many escapes, and text with few or none, where three percent are noise.
+/// The least acceptable multiples: for text with many escapes, and with few or none, where 3 % are noise.
 const DENSE: f64 = 2.0;
 const SPARSE: f64 = 0.97;
 
@@ -116,10 +116,10 @@ fn main() {
 }
 
 struct Figures {
-    /// The best seconds of the faster of the others, and our own.
+    /// The best time of the fastest of the others, and this project's, in seconds.
     theirs: f64,
     ours: f64,
-    /// Our rate as a multiple of theirs in each round: least, median, most.
+    /// The rate as a multiple of theirs in each round: least, median, most.
     of_theirs: [f64; 3],
 }
 
@@ -157,7 +157,7 @@ fn unescape(text: &str) -> Figures {
                 one.clear();
                 breakbulk_escape::unescape(raw, &mut one).expect("it was just escaped");
             },
-            // Borrows if there is nothing to unescape; ours copies always, and so must this.
+            // Borrows if there is nothing to unescape; this project's code always copies, so this must, too.
             &mut || {
                 two.clear();
                 let data: Borrowed<'_> = serde_json::from_str(&quoted).expect("a string");

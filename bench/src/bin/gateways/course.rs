@@ -1,4 +1,4 @@
-//! What is carried over a path, and the figures of all rounds.
+//! The measurements of a path, and the figures of all rounds.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::path::{REQUEST, any_size};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// What is measured.
+/// A kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     /// Small requests one by one: microseconds of one.
@@ -39,7 +39,7 @@ const CLIENTS: usize = 100;
 impl Work {
     pub(crate) const ALL: [Self; 4] = [Self::Small, Self::Stream, Self::Large, Self::Crowd];
 
-    /// How it is named in an argument.
+    /// Its name in an argument.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
@@ -63,7 +63,7 @@ impl Work {
         self != Self::Small
     }
 
-    /// One figure of a path.
+    /// Measures a path once.
     pub(crate) async fn measure(self, url: &str) -> Result<f64, Failure> {
         match self {
             Self::Small => {
@@ -113,7 +113,7 @@ impl Work {
     }
 }
 
-/// Sends small requests, a number of them ahead of their answers.
+/// Sends small requests, [`AHEAD`] of them before their answers.
 async fn stream(socket: Socket, messages: usize) -> Result<(), Failure> {
     let text = "x".repeat(SMALL);
     let (mut out, mut answers) = socket.split();
@@ -153,7 +153,7 @@ async fn answered(socket: &mut Socket) -> Result<(), Failure> {
     }
 }
 
-/// The figures of one path, by what was measured.
+/// The figures of one path, by the kind of measurement.
 #[derive(Default)]
 pub(crate) struct Figures(BTreeMap<Work, Vec<f64>>);
 

@@ -58,7 +58,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the arguments ask for.
+/// The arguments.
 struct Asked {
     program: PathBuf,
     /// Other builds of it, by name.

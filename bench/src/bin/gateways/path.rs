@@ -18,7 +18,7 @@ use crate::Failure;
 /// How long a program may take to listen.
 const START: Duration = Duration::from_secs(10);
 
-/// What the request says, and what the answer says instead.
+/// The part of a request that the answer replaces, and its replacement.
 pub(crate) const REQUEST: &str = r#","method":"echo","params":{"text":""#;
 const ANSWER: &str = r#","result":{"text":""#;
 
@@ -26,12 +26,12 @@ const ANSWER: &str = r#","result":{"text":""#;
 pub(crate) struct Path {
     pub(crate) name: String,
     pub(crate) url: String,
-    /// They end with the path.
+    /// The programs of the path; they are killed when it is dropped.
     _programs: Vec<Child>,
 }
 
 impl Path {
-    /// Nothing between client and server.
+    /// Client and server without anything in between.
     pub(crate) fn direct(server: SocketAddr) -> Self {
         Self {
             name: "direct".to_owned(),
@@ -69,7 +69,7 @@ impl Path {
     }
 }
 
-/// A `socat` to a server, and where it listens.
+/// A `socat` to a server, and the address at which it listens.
 async fn socat(to: SocketAddr) -> Result<(Child, SocketAddr), Failure> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let at = port.local_addr()?;
@@ -92,7 +92,7 @@ async fn socat(to: SocketAddr) -> Result<(Child, SocketAddr), Failure> {
     Ok((program, at))
 }
 
-/// A gateway, and where it listens.
+/// A gateway, and the address at which it listens.
 async fn gateway(
     program: &File,
     options: &[&str],
@@ -116,12 +116,12 @@ async fn gateway(
         Err::<_, Failure>("the gateway ended before it listened".into())
     };
     let address = timeout(START, listens).await??;
-    // Its log must not fill the pipe.
+    // Its log is read on, so that it does not fill the pipe.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     Ok((child, address))
 }
 
-/// A client's or the server's WebSocket takes messages of any size.
+/// Lets the WebSocket of a client or of the server accept messages of any size.
 pub(crate) fn any_size() -> WebSocketConfig {
     WebSocketConfig::default()
         .max_message_size(None)

@@ -15,13 +15,13 @@ const PIECE: usize = 12;
 const FEW: usize = 1000;
 const MANY: usize = 10_000;
 
-/// Steps that are timed together: a short block has a chance to run undisturbed on a busy machine.
+/// Steps that are timed together: in a short block a busy machine is less likely to interrupt.
 const BLOCK: usize = 200;
 
-/// Each block counts with the best of so many rounds: other programs only ever make it slower.
+/// Each block counts with its best time of this many rounds: other programs can only make it slower.
 const ROUNDS: usize = 7;
 
-/// Ten times as many may take so many times as long; tables are searched in logarithmic time.
+/// Ten times the number may take this many times as long; tables are searched in logarithmic time.
 const PIECES_BOUND: f64 = 12.0;
 const TRANSFERS_BOUND: f64 = 20.0;
 
@@ -33,7 +33,7 @@ struct Setting {
     key: fn(u64) -> Option<Key>,
     /// How far ahead pieces may come; 1 if their order is strict.
     window: usize,
-    /// A frame of its own opens each transfer.
+    /// Whether each transfer is opened by a frame without a piece.
     opens: bool,
 }
 
@@ -43,7 +43,7 @@ fn settings() -> [Setting; 4] {
             name: "ahp",
             wire: Arc::new(Ahp),
             rules: Ahp::rules(),
-            // Room for 12 bytes beside a short groupId.
+            // Room for 12 bytes of data in addition to a short groupId.
             cap: Cap::frame(109 + 2 + 16),
             key: |number| Some(Key::new(format!("g{number}").as_bytes())),
             window: 1,
@@ -106,7 +106,7 @@ impl Setting {
         link
     }
 
-    /// The frames of message `number`, cut into so many pieces, with what each is.
+    /// The frames of message `number`, cut into this many pieces, each with its kind.
     fn frames(&self, number: u64, pieces: usize) -> Vec<(FrameKind, Frame)> {
         let (mut link, now) = (self.link(number), Instant::now());
         let mut outgoing = Outgoing::new(message(pieces));
@@ -166,7 +166,7 @@ impl Setting {
         })
     }
 
-    /// The beginnings of so many transfers that are never finished: what opens each, and its first piece.
+    /// The beginnings of this many transfers that are never finished: opening frame and first piece.
     fn beginnings(&self, transfers: u64) -> Vec<Frame> {
         let mut begun = Vec::new();
         for number in 1..=transfers {
@@ -199,7 +199,7 @@ fn time(mut step: impl FnMut() -> bool) -> Vec<Duration> {
     }
 }
 
-/// How many times as long many take as few, in the best of rounds that take turns.
+/// The time of many as a multiple of the time of few, in the best of rounds that take turns.
 fn ratio(few: impl Fn() -> Vec<Duration>, many: impl Fn() -> Vec<Duration>) -> f64 {
     let keep = |best: &mut Vec<Duration>, new: Vec<Duration>| {
         best.resize(new.len(), Duration::MAX);

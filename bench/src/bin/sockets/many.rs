@@ -1,6 +1,6 @@
-//! Measures echoes of 1 KB against the number of connections, with our connections as the server and with
-//! tokio-tungstenite, and draws the result as a plot. The clients are the same for both: tokio-tungstenite
-//! in this process, each with one message under way. The server is a process of its own.
+//! Measures echoes of 1 KB against the number of connections, with a server that uses this project's
+//! connections and one that uses tokio-tungstenite, and plots the result. The clients are the same for both:
+//! tokio-tungstenite in this process, each with one message under way. The server is a process of its own.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const OPENING: usize = 64;
 
 const SERVERS: [(&str, &str); 2] = [("many-ours", "ours"), ("many-raw", "tokio-tungstenite")];
 
-/// One server with so many connections.
+/// The result of one server with this many connections.
 #[derive(Clone, Copy)]
 struct Point {
     connections: usize,
@@ -136,7 +136,7 @@ pub(crate) async fn measure(
                 ours.per_second / raw.per_second,
                 ours.p99.as_secs_f64() / raw.p99.as_secs_f64(),
             );
-            // It takes a while: whoever waits sees that it moves.
+            // The measurement takes a while, so each line is printed at once.
             eprint!("{line}");
             out.push_str(&line);
         }
@@ -202,7 +202,7 @@ async fn one(server: &str, connections: usize) -> Outcome<Point> {
     let address = BufReader::new(stdout).lines().next_line().await?;
     let address = Arc::<str>::from(address.ok_or("the server said nothing")?);
     let opening = Arc::new(Semaphore::new(OPENING));
-    // All begin together, when all are connected.
+    // All clients begin together, once all are connected.
     let begin = Arc::new(Barrier::new(connections));
     let mut clients = JoinSet::new();
     for _ in 0..connections {

@@ -1,5 +1,5 @@
-//! Measures small messages ahead of each other through connections from end to end, and through
-//! tokio-tungstenite that writes each by itself.
+//! Measures small messages, many under way at once, through this project's connections from end to end, and
+//! through tokio-tungstenite, which writes each by itself.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Draws lines over logarithmic axes as an SVG picture, with nothing but text.
+//! Draws lines over logarithmic axes as an SVG picture, without a graphics library.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 50.0;
 
-/// Colours that people who see few colours can tell apart.
+/// Colours that colour-blind people can tell apart.
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
 /// The plots side by side under a title.
@@ -113,12 +113,12 @@ fn decades(values: impl Iterator<Item = f64>) -> (i32, i32) {
     (least, (most.log10().ceil() as i32).max(least + 1))
 }
 
-/// Where a value lies between two powers of ten.
+/// The position of a value between two powers of ten, from 0 to 1.
 fn part((least, most): (i32, i32), value: f64) -> f64 {
     (value.log10() - f64::from(least)) / f64::from(most - least)
 }
 
-/// A power of ten, for an axis.
+/// A short text for a power of ten, for an axis.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", value / 1e6),

@@ -1,4 +1,4 @@
-//! Measures large messages from end to end, and raw WebSockets that send the same base64 bytes.
+//! Measures large messages from end to end, and raw WebSockets that send the same base64 text.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, accept_async, client_as
 use crate::payload::{FRAME, LARGE, config, pair, text};
 use crate::spread::Spread;
 
-/// Series, each with connections of its own.
+/// How many series there are, each with connections of its own.
 const SERIES: usize = 10;
 
 /// Rounds of each in a series, alternating; the best of each counts.
@@ -44,7 +44,7 @@ pub(crate) async fn measure() -> Result<(String, Value), Box<dyn std::error::Err
             parts.push(raw.clock / ours.clock);
             times.push(ours.processor * 1e3);
             raw_times.push(raw.processor * 1e3);
-            // If two processors shared the work evenly and were never idle.
+            // The best possible ratio: two processors that share the work evenly and are never idle.
             bounds.push(raw.clock / (ours.processor / 2.0));
         }
         let (ours, raw, part) = (Spread::of(rates), Spread::of(raw_rates), Spread::of(parts));
@@ -71,7 +71,7 @@ pub(crate) async fn measure() -> Result<(String, Value), Box<dyn std::error::Err
 #[derive(Clone, Copy)]
 struct Took {
     clock: f64,
-    /// Of all threads.
+    /// The processor time of all threads.
     processor: f64,
 }
 
@@ -96,7 +96,7 @@ fn message() -> Bytes {
     ))
 }
 
-/// What our code and raw WebSockets took.
+/// The times of this project's code and of raw WebSockets.
 async fn both(up: bool) -> Result<(Took, Took), Box<dyn std::error::Error>> {
     let message = message();
     let (client, server) = pair().await?;

@@ -1,4 +1,4 @@
-//! The median of several rounds, with the least and the most.
+//! The median of several rounds, with the least and the largest value.
 
 use std::fmt;
 

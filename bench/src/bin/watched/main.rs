@@ -1,7 +1,7 @@
-//! Measures what watching costs while nobody looks: messages through two gateways and back, watched as with
-//! `--admin` and not watched at all, in turns; and not watched once more, which shows how much the same thing
-//! differs from itself. Both by the clock and by the processor time of this process, which other programs of
-//! a busy machine change less. Rates and times are compared round by round.
+//! Measures what watching costs while nobody uses it: messages through two gateways and back, watched as with
+//! `--admin` and not watched, in turns; and not watched once more, which shows how much a measurement differs
+//! from itself. It compares the rates by the clock and the processor times of this process, which other
+//! programs of a busy machine change less, round by round.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ async fn measure(
     }
     let (mut rates, mut times) = (<[Vec<f64>; 3]>::default(), <[Vec<f64>; 3]>::default());
     for round in 0..rounds {
-        // Each goes first as often as the others.
+        // Each setup goes first as often as the others.
         for turn in 0..ways.len() {
             let which = (round + turn) % ways.len();
             let before = processor_time()?;
@@ -143,7 +143,7 @@ impl Way {
             while let Ok((mut stream, _)) = target.accept().await {
                 tokio::spawn(async move {
                     let (mut source, mut sink) = stream.split();
-                    // It ends with the gateway.
+                    // The copying ends with the gateway.
                     let _ = tokio::io::copy(&mut source, &mut sink).await;
                 });
             }
@@ -185,7 +185,7 @@ impl Way {
     }
 }
 
-/// Starts a gateway; its address.
+/// Starts a gateway; returns its address.
 async fn gateway(listen: &str, to: &str, watch: Watch, stop: &Stop) -> Result<String, Failure> {
     let config = Config::default().with(|config| config.watch = watch);
     let plan = Plan::new(listen.parse()?, to.parse()?, config)?;

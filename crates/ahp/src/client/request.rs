@@ -31,14 +31,14 @@ impl Request {
         }
     }
 
-    /// Answers it. If the answer is too large for the host, both the host and the caller get an error.
+    /// Answers the request. If the answer is too large for the host, the host and the caller get an error.
     pub async fn answer(self, result: &RawValue) -> Result<(), ClientError> {
         let (message, error) = self.question.answer(&self.config, result);
         self.send(message).await?;
         error.map_or(Ok(()), Err)
     }
 
-    /// Answers it with an error.
+    /// Answers the request with an error.
     pub async fn refuse(self, code: i32, words: &str) -> Result<(), ClientError> {
         let message = self.question.refuse(&self.config, code, words);
         self.send(message).await
@@ -51,7 +51,7 @@ impl Request {
     }
 }
 
-/// The method and params.
+/// Gives access to the method and the params.
 impl Deref for Request {
     type Target = Question;
 

@@ -70,7 +70,7 @@ impl Shared {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // A change between `look` and the wait must wake it too.
+            // A change between `look` and the wait must wake this task too.
             changed.as_mut().enable();
             if let Some(found) = look(&mut self.lock()) {
                 return found;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use breakbulk_message::ahp::{Chunking, TimeoutFrom};
 
-/// For how long it is remembered by default: the path may be faster later.
+/// For how long a slow transfer is remembered by default: the path may be faster later.
 pub(crate) const SLOW_FOR: Duration = Duration::from_secs(600);
 
 /// A transfer that was given up.

@@ -124,7 +124,7 @@ impl HostSide {
         }
     }
 
-    /// The error in the place of a result that would take too long again.
+    /// The error that replaces a result which would again take too long to send.
     fn refuse(&self, now: Instant, id: &RawValue, size: usize) -> Option<String> {
         let slow = self.sessions.with(self.who.as_deref()?, |it| it.slow)??;
         let reason = slow.refuses(self.client.as_ref(), size, now)?;

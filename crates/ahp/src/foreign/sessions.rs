@@ -25,7 +25,7 @@ struct Table {
     clock: u64,
 }
 
-/// One client.
+/// What is remembered of one client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     pub(super) defence: Defence,

@@ -1,5 +1,5 @@
-//! The task that writes actions to the log and then makes them visible, and those that other hosts wrote to
-//! a log that they share.
+//! The task that writes actions to the log and then makes them visible to clients. Where several hosts
+//! share the log, it also makes the actions visible that the other hosts wrote.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) async fn commit<A: Application>(inner: Arc<Inner<A>>, log: Log) -> Op
     log
 }
 
-/// Stores a batch and shows it, unless another host was faster: then shows what that one stored.
+/// Stores a batch and makes it visible. If another host appended first, makes that host's actions visible.
 async fn store<A: Application>(
     inner: &Inner<A>,
     log: &mut Option<Log>,
@@ -62,7 +62,7 @@ async fn store<A: Application>(
     Ok(())
 }
 
-/// What other hosts append to the log.
+/// Waits for actions that other hosts append to the log.
 async fn others(log: &mut Option<Log>) -> Result<Vec<Entry>, LogError> {
     match log {
         Some(log) => log.others().await,
@@ -70,7 +70,7 @@ async fn others(log: &mut Option<Log>) -> Result<Vec<Entry>, LogError> {
     }
 }
 
-/// The outer error: the log is lost.
+/// Appends a batch to the log. The outer error means that the log itself was lost in a panic.
 async fn append(
     log: &mut Option<Log>,
     batch: &[Published],

@@ -113,8 +113,8 @@ impl Core {
 }
 
 impl<A> Inner<A> {
-    /// Waits until an action is visible that a client has seen at another host; not for long, since it may
-    /// never have been there.
+    /// Waits, for at most [`CATCH_UP`], until an action that a client has seen at another host is visible
+    /// here: the number comes from the client, and no host may have such an action.
     async fn catch_up(&self, last_seen: i64) {
         let mut visible = self.visible.subscribe();
         let caught_up = visible.wait_for(|state| state.seq >= last_seen || state.ended.is_some());
@@ -184,7 +184,7 @@ pub(super) async fn serve<A: Application>(host: Host<A>, transport: impl Transpo
         tasks: Tasks::default(),
     };
     serving.run().await;
-    // It counts as a client until its transport is gone.
+    // The connection counts against the limit of clients until its transport is gone.
     inner.drive(|machine| machine.handle_closed(id));
     serving.connection.ended().await;
     let closed = serving.connection.closed().await;

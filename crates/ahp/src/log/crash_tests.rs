@@ -1,4 +1,4 @@
-//! What is left when the power fails, at every point at which it can.
+//! Tests of what a log on disk holds after a power failure, at every point where one can happen.
 
 use super::tests::{Oracle, Random, action, seeds};
 use breakbulk_testkit::crash_disk::CrashDisk;
@@ -10,7 +10,7 @@ const LIMITS: Limits = Limits {
     count: 20,
 };
 
-/// All that a log has.
+/// All actions of a log.
 fn contents(log: &DiskLog) -> Replay {
     let Ok(Replay::Gone { from, last }) = log.since(-1, 0, &|_| true, 0) else {
         panic!("no log has actions before number 0");
@@ -25,8 +25,8 @@ fn expected(oracle: &Oracle) -> Replay {
     oracle.since(LIMITS, from, last, &|_| true, usize::MAX)
 }
 
-/// Opens a log on the disk and appends until something fails: what was confirmed, and what was
-/// tried last.
+/// Opens a log on the disk and appends until something fails. Returns what was confirmed, and the same
+/// with the batch that was tried last.
 fn work(disk: &CrashDisk, batches: &[Vec<Entry>]) -> (Oracle, Oracle) {
     let mut confirmed = Oracle::default();
     let Ok(mut log) = DiskLog::with_backend(disk.clone(), LIMITS) else {
@@ -44,7 +44,7 @@ fn work(disk: &CrashDisk, batches: &[Vec<Entry>]) -> (Oracle, Oracle) {
     (confirmed.clone(), confirmed)
 }
 
-/// Every batch that was confirmed is there; the one that was not is there whole or not at all.
+/// Checks that every confirmed batch is in the log, and an unconfirmed one completely or not at all.
 fn check(told: &str, disk: CrashDisk, confirmed: &Oracle, tried: &Oracle) {
     let mut log = DiskLog::with_backend(disk.clone(), LIMITS)
         .unwrap_or_else(|e| panic!("{told}: does not open: {e}"));
@@ -55,7 +55,7 @@ fn check(told: &str, disk: CrashDisk, confirmed: &Oracle, tried: &Oracle) {
         tried
     };
     assert!(contents(&log) == expected(outcome), "{told}");
-    // And it goes on from there, over a clean restart.
+    // The log also takes further actions, and still has them after a clean restart.
     let mut further = outcome.clone();
     further.0.push(action(outcome.last() + 1, "a", 70_000));
     further.0.push(action(outcome.last() + 2, "a", 7));
@@ -140,7 +140,7 @@ fn a_log_whose_disk_failed_takes_nothing_until_it_is_opened_again() {
     log.append(&[action(2, "a", 1)]).unwrap();
 }
 
-/// A damaged disk is refused or not damaged where it matters; it is never believed.
+/// A log with a flipped bit is refused, or still replays exactly the actions that were stored.
 #[test]
 fn a_flipped_bit_is_never_replayed() {
     let disk = CrashDisk::new();
@@ -157,7 +157,7 @@ fn a_flipped_bit_is_never_replayed() {
         let (mut refused, mut unharmed) = (0, 0);
         for round in 0..600 {
             let damaged = disk.kill();
-            // Half of them in the header and the pages after it, where the structure is.
+            // Every other bit is flipped in the header and the pages after it, where the structure is.
             let end = [disk.size(), 65_536][round % 2];
             let (at, bit) = (random.below(end as u64), random.below(8));
             damaged.flip(at as usize, 1 << bit);

@@ -1,4 +1,4 @@
-//! Logs in real files.
+//! Tests of logs in real files.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn a_file_goes_on_where_it_ended() {
             }
         }
     }
-    // What was trimmed stays so.
+    // Trimmed actions stay trimmed.
     let mut log = DiskLog::open(&path, LIMITS).unwrap();
     assert_eq!(log.last(), 10);
     log.append(&[action(11, "b", 900_000)]).unwrap();
@@ -87,7 +87,7 @@ fn a_file_is_one_hosts() {
         refusal(&path),
         "the replay log FILE is open already, in another process or in this one: stop that one, or give each host a file of its own"
     );
-    // The refused one did it no harm, and a reader does not hold the file.
+    // The refused second open did the first no harm, and a reader alone does not keep the file locked.
     log.append(&[action(1, "a", 1)]).unwrap();
     let reader = log.reader();
     drop(log);

@@ -122,7 +122,7 @@ impl ReplayReader for Shared {
                 Ok(stride) => stride,
                 Err(gone) => return Ok(gone),
             };
-            // The window has all actions after `seen`, so none means that none was asked for.
+            // The window has all actions after `seen`, so an empty stride means that `upto` is reached.
             let end = stride.is_empty();
             for entry in stride {
                 seen = entry.seq;

@@ -14,7 +14,7 @@ use super::{Entry, Limits, LogError, MemoryLog, Others, ReplayLog, ReplayReader}
 /// The topic of all actions.
 const TOPIC: &str = "actions";
 
-/// How many times the limit of the log a stream keeps: it has headers, and whole batches only.
+/// A stream keeps this many times the limit of the log: it also holds headers, and keeps whole batches only.
 const STREAM: u64 = 4;
 
 /// The least that a stream keeps, so that a batch is never half deleted before it is whole.
@@ -39,7 +39,7 @@ pub struct NatsLog {
     names: Names,
     /// Batches of other hosts that were read and not taken yet.
     waiting: VecDeque<Record>,
-    /// Where the last batch is that this host has.
+    /// The place in the stream of the last batch that this host has.
     place: Place,
     log: String,
     runtime: Handle,
@@ -59,7 +59,7 @@ impl NatsLog {
         let max_bytes = limits.bytes.saturating_mul(STREAM).max(STREAM_MIN);
         options.when_full = WhenFull::DropOldest;
         options.max_bytes = Some(max_bytes);
-        // Also while a batch is written: what it pushes out is never a part of itself.
+        // A quarter of the stream: while a batch is written, what it pushes out is never a part of itself.
         options.max_record = usize::try_from(max_bytes / 4).unwrap_or(usize::MAX);
         let opened = Journal::open(&options).await;
         let (journal, tail) = opened.map_err(|error| failed(&error))?;
@@ -142,14 +142,14 @@ impl NatsLog {
                     self.keep(record.place, &batch.entries)?;
                     return Ok(batch.entries);
                 }
-                // This host's own, which it has already.
+                // A batch of this host itself, which it has already.
                 News::Record(_) | News::CaughtUp { .. } => {}
                 News::Lost { reason } => return Err(self.lost(reason)),
             }
         }
     }
 
-    /// Takes this host's own batches from the tail, up to the first of another host. True: there is one.
+    /// Takes this host's own batches from the tail, up to the first of another host. True if there is one.
     fn skip_own(&mut self) -> Result<bool, LogError> {
         while self.waiting.is_empty()
             && let Some(news) = self.tail.try_next()

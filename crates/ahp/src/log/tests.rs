@@ -1,4 +1,4 @@
-//! What every log does, whatever it keeps things in.
+//! Tests that every kind of replay log must pass.
 //!
 //! `BREAKBULK_SEED=n` replays one run of the model test.
 
@@ -38,7 +38,7 @@ fn parse(text: &str) -> Vec<Entry> {
     text.split_whitespace().map(entry).collect()
 }
 
-/// And back; fails if the bytes are not the action's own.
+/// The inverse of `parse`; fails if the bytes are not the action's own.
 fn print(entries: &[Entry]) -> String {
     let word = |entry: &Entry| {
         assert_eq!(
@@ -84,10 +84,10 @@ fn run(log: &mut dyn ReplayLog, command: &str) -> String {
     )
 }
 
-/// Commands, and what they answer.
+/// Commands, and what each must return.
 type Steps = &'static [(&'static str, &'static str)];
 
-/// Room for so many actions of 10 bytes on a channel with a one-letter name.
+/// Limits with room for this many actions of 10 bytes on a channel with a one-letter name.
 fn tens(count: u64) -> Limits {
     Limits {
         bytes: count * (ENTRY_CHARGE + 11),
@@ -347,7 +347,7 @@ fn memory_shares_the_bytes_it_was_given() {
     assert!(Arc::ptr_eq(&got[0].channel, &given.channel));
 }
 
-/// Keeps everything, and finds out each time what a log would still have.
+/// A naive log to compare with: keeps every action, and computes each time what a log would still have.
 #[derive(Clone, Default)]
 pub(super) struct Oracle(pub(super) Vec<Entry>);
 
@@ -488,7 +488,7 @@ fn every_log_agrees_with_a_naive_one() {
     }
 }
 
-/// What a reader on another thread gets is unbroken, or said to be gone.
+/// A reader on another thread gets actions without a gap, or is told that they are gone.
 #[test]
 fn a_reader_sees_no_holes_while_others_append() {
     for (kind, mut log) in logs(at_most(700)) {
@@ -500,7 +500,7 @@ fn a_reader_sees_no_holes_while_others_append() {
             move || {
                 let (mut seen, mut replays) = (0, 0);
                 loop {
-                    // Whether this look is the last one, if it finds all.
+                    // Whether this read is the last one if it succeeds: nothing is appended any more.
                     let end = done.load(Ordering::Acquire);
                     match reader.since(seen, i64::MAX, &|_| true, usize::MAX).unwrap() {
                         Replay::Actions(actions) => {

@@ -44,7 +44,7 @@ async fn an_action_that_was_overtaken_when_the_line_dropped_is_not_lost() {
         assert_eq!(next(&client).await, expected);
     }
     assert!(next(&client).await.starts_with("closed 1006"));
-    // It drops again before the answer: what was remembered still is.
+    // The connection drops again before the answer: the client still remembers what it lost.
     let (ours, theirs) = memory::pair(16);
     let mut host = Raw::new(theirs);
     let script = async {
@@ -62,7 +62,7 @@ async fn an_action_that_was_overtaken_when_the_line_dropped_is_not_lost() {
     for seq in [421, 424, 425] {
         assert_eq!(next(&client).await, format!("action {seq}"));
     }
-    // All is settled.
+    // Nothing is missing any more: the next reconnect starts from the last action.
     host.close(1001, "").await;
     assert!(next(&client).await.starts_with("closed 1001"));
     drop(reconnect(&client, 425, &[]).await);
@@ -82,7 +82,7 @@ async fn without_the_defence_it_is_lost() {
     drop(reconnect(&client, 422, &[]).await);
 }
 
-/// A group that is open across the answer that starts all anew.
+/// A group that began before the answer to `initialize`, which starts everything anew.
 #[tokio::test(start_paused = true)]
 async fn a_group_that_opened_before_the_states_came_is_not_forgotten() {
     let client = Client::new(ClientConfig::new("c"));
@@ -119,7 +119,7 @@ async fn a_group_that_became_whole_is_told_once() {
     assert_eq!(next(&client).await, "action 423");
 }
 
-/// The same with a real sender that lets everything overtake.
+/// As above, with a real sender that lets every message overtake others.
 #[tokio::test(start_paused = true)]
 async fn a_large_action_is_overtaken_by_small_ones_and_comes_with_the_replay() {
     let mut config = ClientConfig::new("c");
@@ -157,7 +157,7 @@ async fn a_large_action_is_overtaken_by_small_ones_and_comes_with_the_replay() {
         let mut missed = vec![params(421, &large)];
         missed.extend((422..434).map(|seq| params(seq, "")));
         host.say(replay(&request, &missed));
-        // Overtakes the replay, which is large: it is told behind it.
+        // Overtakes the replay, which is large; the client delivers it after the replay.
         host.say(action(434, ""));
     };
     let (resumed, ()) = tokio::join!(client.reconnect(ours), script);
@@ -201,7 +201,7 @@ async fn every_call_that_waits_fails_and_what_was_not_sent_is_named() {
     assert_eq!(next(&client).await, r#"closed 4001 "no more" unsent []"#);
     let late = client.request("a", None).await.unwrap_err();
     assert!(matches!(late, ClientError::Disconnected { code: 4001, .. }));
-    // A subscription that was not answered is none.
+    // A subscription that was not answered does not take effect.
     assert_eq!(client.subscriptions(), ["ahp-root://"]);
 
     // A host that reads nothing: one frame is in its queue, and one on its way to it.
@@ -219,7 +219,7 @@ async fn every_call_that_waits_fails_and_what_was_not_sent_is_named() {
         r#"closed 1006 "the other end is gone" unsent [1, 2, 3, 4]"#
     );
     let host = start(&client).await;
-    // A number is never used twice.
+    // A number (`clientSeq`) is never used twice.
     assert_eq!(client.dispatch("ahp-root://", raw("1")).await.unwrap(), 5);
     drop(host);
 }
@@ -271,7 +271,7 @@ async fn a_handshake_that_is_given_up_leaves_no_connection() {
         (1000, "the client abandoned the handshake")
     );
     assert_eq!(next(&client).await, "nothing");
-    // The last handle takes the connection with it.
+    // Dropping the last handle closes the connection.
     let (client, mut host) = connected(ClientConfig::new("c")).await;
     drop(client);
     assert_eq!(host.frame().await.unwrap_err().code, 1000);

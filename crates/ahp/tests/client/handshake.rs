@@ -25,7 +25,7 @@ async fn what_a_client_says_is_literal() {
                 r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"channel":"ahp-root://","clientId":"c","initialSubscriptions":["ahp-root://"],"protocolVersions":["1.0.0","0.9.0"],"capabilities":{OURS}}}}}"#
             )
         );
-        // An action that overtakes the answer is told behind it, one that is in the state is not told.
+        // 11 overtakes the answer and is delivered after it; 10 is part of the state and is not delivered.
         host.say(action(10, "")).await;
         host.say(action(11, "")).await;
         host.say(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"0.9.0","serverSeq":10,"snapshots":[{"resource":"ahp-root://","state":{"a":1},"fromSeq":10}],"capabilities":{"chunking":{"maxIncomingFrameBytes":1000,"maxIncomingMessageBytes":5000}},"x":1}}"#).await;
@@ -127,7 +127,7 @@ async fn a_reconnect_goes_on_where_the_client_was() {
     );
     assert_eq!(next(&client).await, "nothing");
 
-    // A replay: in order, before what is live, without what the client has.
+    // The replay is delivered in order, before new actions, without actions that the client has already.
     let (ours, theirs) = memory::pair(16);
     let mut host = Raw::new(theirs);
     let script = async {
@@ -138,7 +138,7 @@ async fn a_reconnect_goes_on_where_the_client_was() {
                 r#"{{"jsonrpc":"2.0","id":2,"method":"reconnect","params":{{"channel":"ahp-root://","clientId":"c","lastSeenServerSeq":421,"subscriptions":["ahp-root://"],"capabilities":{OURS}}}}}"#
             )
         );
-        // Both overtake the answer: one is in the replay too.
+        // Both overtake the answer; 424 is in the replay as well.
         host.say(action(424, "")).await;
         host.say(action(425, "")).await;
         let missed = [421, 422, 423, 424].map(|seq| params(seq, ""));
@@ -158,10 +158,10 @@ async fn a_reconnect_goes_on_where_the_client_was() {
         assert_eq!(next(&client).await, format!("action {seq}"));
     }
     assert_eq!(client.subscriptions(), [""; 0]);
-    // Numbers go on.
+    // The numbers of the client's own actions continue.
     assert_eq!(client.dispatch("ahp-root://", raw("{}")).await.unwrap(), 2);
 
-    // Over a connection that is still there: it is closed first, with what is queued.
+    // Over a connection that is still open: that one is closed first, and what it had queued is dropped.
     let (ours, theirs) = memory::pair(16);
     let mut second = Raw::new(theirs);
     let script = async {
@@ -190,7 +190,7 @@ async fn a_reconnect_goes_on_where_the_client_was() {
     assert_eq!(second.frame().await.unwrap_err().code, 4000);
 }
 
-/// A channel that was subscribed late has a state with all in it that a replay from before brings.
+/// The state of a channel that was subscribed late already contains some actions of a replay.
 // AHP-13
 #[tokio::test(start_paused = true)]
 async fn what_is_in_a_state_is_not_told_again() {

@@ -4,13 +4,13 @@ use breakbulk_net::memory;
 use super::scripted::{Raw, action, params, replay};
 use super::{connected, next};
 
-/// What a host says on a connection that is up, and what the client does of it: events until it is
-/// quiet, and the close that the host sees.
+/// Messages of a misbehaving host on an open connection: the events that the application gets, and the
+/// close that the host sees.
 #[tokio::test(start_paused = true)]
 async fn what_a_host_may_not_do() {
     let wrong_action = |what: &str| format!(r#"closed 4400 "invalid action: {what}" unsent []"#);
     for (said, told) in [
-        // Answers to nothing, twice, of another kind: none of them is anybody's.
+        // Responses that match no open call: unknown id, id of an answered call, other types of id.
         (vec![r#"{"jsonrpc":"2.0","id":99,"result":1}"#.to_owned()], vec![]),
         (vec![r#"{"jsonrpc":"2.0","id":1,"result":1}"#.to_owned()], vec![]),
         (vec![r#"{"jsonrpc":"2.0","id":"1","result":1}"#.to_owned()], vec![]),
@@ -22,15 +22,15 @@ async fn what_a_host_may_not_do() {
         (vec!["".to_owned()], vec!["other ".to_owned()]),
         (vec![r#"{"jsonrpc":"2.0","id":1}"#.to_owned()], vec![r#"other {"jsonrpc":"2.0","id":1}"#.to_owned()]),
         (vec![r#"{"jsonrpc":"2.0","method":"x"}"#.to_owned()], vec!["notification x".to_owned()]),
-        // An action without a number would be a hole, and what follows would hide it.
+        // An action without a valid number would leave a gap, and later actions would hide it.
         (vec![r#"{"jsonrpc":"2.0","method":"action"}"#.to_owned(), action(421, "")], vec![wrong_action("`params` is missing")]),
         (vec![r#"{"jsonrpc":"2.0","method":"action","params":[]}"#.to_owned(), action(421, "")], vec![wrong_action("an object is expected")]),
         (vec![action(421, "").replace("421", "1.5"), action(422, "")], vec![wrong_action("`serverSeq` must be an integer of 64 bits")]),
         (vec![action(421, ""), action(422, "").replace("\"ahp-root://\"", "7"), action(423, "")], vec!["action 421".to_owned(), wrong_action("`channel` must be a string")]),
-        // Numbers at the ends.
+        // The largest and the smallest number.
         (vec![action(i64::MAX, ""), action(421, "")], vec![format!("action {}", i64::MAX), "action 421".to_owned()]),
         (vec![action(421, "").replace("ahp-root://", "ahp-x:/"), action(i64::MIN, "").replace("ahp-root://", "ahp-x:/")], vec!["action 421".to_owned(), format!("action {}", i64::MIN)]),
-        // Segments that are none.
+        // An invalid segment.
         (vec![r#"{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{}}"#.to_owned()], vec![r#"closed 4400 "invalid messageSegment: groupId must be 1 to 128 bytes of text" unsent []"#.to_owned()]),
     ] {
         let (client, mut host) = connected(ClientConfig::new("c")).await;
@@ -45,7 +45,7 @@ async fn what_a_host_may_not_do() {
             assert_eq!(host.frame().await.unwrap_err().code, 4400, "{said:?}");
             continue;
         }
-        // It lives, and nothing else was told.
+        // The connection is still open, and there is no further event.
         let script = async {
             assert!(host.hear().await.contains(r#""id":2,"method":"ping""#));
             let pong = r#"{"jsonrpc":"2.0","id":2,"result":null}"#;
@@ -59,8 +59,8 @@ async fn what_a_host_may_not_do() {
     }
 }
 
-/// Answers to a handshake that no client can use: an error to the caller, a close to the host, and
-/// the client stands where it stood.
+/// Unusable answers to a handshake: the caller gets an error, the connection is closed, and the client
+/// keeps its subscriptions and numbers.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_that_makes_no_sense() {
     let answer = |result: &str| format!(r#"{{"jsonrpc":"2.0","id":2,"result":{result}}}"#);

@@ -1,4 +1,4 @@
-//! Our client and our host.
+//! This project's client against this project's host.
 
 use std::sync::Mutex;
 
@@ -90,7 +90,7 @@ async fn our_client_and_our_host_agree_over_drops() {
     client.ping().await.unwrap();
     follow(&client, &mut said, 2).await;
 
-    // Dropped with a large action on its way: the replay brings it.
+    // The connection is closed while a large action is being sent: the replay contains it.
     host.publish(ROOM, raw(&large("third")), None).unwrap();
     host.visible(3).await.unwrap();
     client.close(1001, "cut");
@@ -105,7 +105,7 @@ async fn our_client_and_our_host_agree_over_drops() {
     );
     follow(&client, &mut said, 5).await;
 
-    // Too much was missed: the state comes.
+    // Too much was missed for a replay: the host sends the state.
     client.close(1001, "cut");
     for body in ["6", "7", "8", "9", "10", "11"] {
         host.publish(ROOM, raw(body), None).unwrap();

@@ -1,4 +1,4 @@
-//! A host that says what a test tells it to: by whole messages, or frame by frame.
+//! A host that sends what a test tells it to: whole messages, or frame by frame.
 
 #![allow(
     dead_code,
@@ -12,7 +12,7 @@ use breakbulk_message::jsonrpc::Envelope;
 use breakbulk_net::memory::{Memory, MemorySink, MemorySource};
 use breakbulk_net::{Connection, Incoming, Sink, Source, Transport};
 
-/// A host that speaks in frames, right or wrong.
+/// A host that sends single frames, valid or not.
 pub(crate) struct Raw {
     source: MemorySource,
     sink: MemorySink,
@@ -51,7 +51,7 @@ impl Raw {
     }
 }
 
-/// A host that speaks in messages.
+/// A host that sends whole messages.
 pub(crate) struct Scripted {
     pub(crate) connection: Connection,
     pub(crate) config: Config,
@@ -86,7 +86,7 @@ impl Scripted {
         self.try_hear().await.unwrap()
     }
 
-    /// Takes what the client advertises.
+    /// Applies the limits that the client advertises.
     fn apply_peer(&self, text: &str) {
         let envelope = Envelope::parse(text).unwrap();
         let params = envelope.params;
@@ -126,7 +126,7 @@ pub(crate) fn action(seq: i64, body: &str) -> String {
     )
 }
 
-/// Its params.
+/// The params of an `action` notification.
 pub(crate) fn params(seq: i64, body: &str) -> String {
     format!(
         r#"{{"channel":"ahp-root://","action":{{"type":"t","body":"{body}"}},"serverSeq":{seq}}}"#

@@ -30,7 +30,7 @@ async fn start(config: ClientConfig, host_takes: Option<Chunking>) -> (Client, R
     (client, host)
 }
 
-/// What is too large fails where it is made, and the connection lives.
+/// A message that is too large fails in the call that makes it, and the connection stays open.
 #[tokio::test(start_paused = true)]
 async fn what_is_too_large_fails_at_once_and_says_what_to_do() {
     let takes = Chunking {
@@ -98,7 +98,7 @@ async fn what_is_too_large_fails_at_once_and_says_what_to_do() {
         if takes == Some(tiny) {
             continue;
         }
-        // Nothing of it went out, and no number was used.
+        // Nothing of the refused action was sent, and it used no number.
         assert_eq!(client.dispatch("ahp-root://", raw("1")).await.unwrap(), 1);
         assert!(host.hear().await.ends_with(r#""clientSeq":1}}"#));
     }
@@ -117,12 +117,12 @@ async fn a_handshake_is_never_cut() {
     };
     assert_eq!((error.max_frame_bytes, error.chunking), (400, false));
     assert!(error.message_bytes > 600, "{failed}");
-    // No frame of it went out.
+    // No frame of the refused handshake was sent.
     assert!(Raw::new(theirs).frame().await.is_err());
     drop(host);
 }
 
-/// -32011 is the host's "conflict" too: only the reason tells.
+/// -32011 is also the host's code for "conflict"; only `data.reason` tells the two apart.
 #[tokio::test(start_paused = true)]
 async fn the_hosts_too_large_is_told_apart_from_a_conflict() {
     let (client, mut host) = start(ClientConfig::new("c"), None).await;
@@ -154,7 +154,7 @@ async fn the_hosts_too_large_is_told_apart_from_a_conflict() {
     }
 }
 
-/// An answer of ours that is too large: the host is told so, and so is the application.
+/// This client's answer is too large: the host gets an error, and so does the application.
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_ours_that_is_too_large_becomes_an_error() {
     let mut config = ClientConfig::new("c");

@@ -29,7 +29,7 @@ async fn a_call_waits_for_as_long_as_pieces_come() {
             tokio::time::sleep(Duration::from_secs(9)).await;
             host.say(piece(index)).await;
         }
-        // Small messages are no sign that the answer is on its way, once no group is open.
+        // No further piece comes: the call times out 10 s after the last one.
         tokio::time::sleep(Duration::from_secs(100)).await;
     };
     tokio::select! {
@@ -40,7 +40,7 @@ async fn a_call_waits_for_as_long_as_pieces_come() {
         () = script => panic!("it never gave up"),
     }
     assert_eq!(began.elapsed(), Duration::from_secs(5 * 9 + 10));
-    // The late answer is nobody's, and the connection lives.
+    // The late answer belongs to no call and is ignored; the connection stays open.
     host.say(r#"{"jsonrpc":"2.0","id":2,"result":1}"#).await;
     let script = async {
         let id = id_of(&host.hear().await);
@@ -72,15 +72,15 @@ async fn small_messages_do_not_keep_a_call_waiting() {
     assert_eq!(began.elapsed(), Duration::from_secs(10));
 }
 
-/// An application that does not take its events stops the host, within the numbers that it set, and
-/// loses nothing.
+/// An application that does not take its events makes the host wait, within the limits that the client
+/// advertised, and loses nothing.
 #[tokio::test(start_paused = true)]
 async fn a_slow_application_stops_its_own_connection_and_loses_nothing() {
     let chunking = Chunking {
         max_frame_bytes: 9_000,
         max_message_bytes: 200_000,
         max_groups: Some(2),
-        // A host gives a transfer up after that time, and closes.
+        // After this long a host would give up a transfer and close the connection.
         group_timeout_ms: Some(600_000),
         ..Chunking::default()
     };
@@ -105,12 +105,12 @@ async fn a_slow_application_stops_its_own_connection_and_loses_nothing() {
     for seq in 1..=200 {
         host.say(action(seq, &body));
     }
-    // All stands still: 30 MB do not fit.
+    // No further message fits: the client does not take all of the 30 MB.
     let drained = timeout(Duration::from_secs(20), host.connection.drained()).await;
     assert!(drained.is_err());
     let held = budget.used();
     assert!(held > limit - 500_000 && held <= limit, "{held}");
-    // Its own calls wait with it.
+    // The client's own calls wait as well.
     assert!(
         client
             .ping()
@@ -128,11 +128,11 @@ async fn a_slow_application_stops_its_own_connection_and_loses_nothing() {
     assert_eq!(budget.used(), 0);
 }
 
-/// The path is cut without a word: the host hears nothing, and nothing comes from it.
+/// The path goes silent without closing: nothing arrives on either side.
 #[tokio::test(start_paused = true)]
 async fn a_silent_path_fails_the_open_calls() {
     let mut config = ClientConfig::new("c");
-    // The connection is lost before the call is late.
+    // No time limit for calls, so that the keepalive ends the connection first.
     config.request_timeout = None;
     let (client, _silent) = connected(config).await;
     let began = Instant::now();

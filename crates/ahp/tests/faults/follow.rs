@@ -1,4 +1,4 @@
-//! Clients that follow a session to its end: ours, and the real one over our transport.
+//! Runs a client that follows a session to its end: this project's, and that of the crate `ahp`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::tape::{CHANNEL, Tape, title};
 /// More virtual time than any session needs.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
-/// What came of a session.
+/// What a session has led to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) published: Tape,
@@ -70,7 +70,7 @@ pub(crate) fn ours(plan: Plan) -> Outcome {
     })
 }
 
-/// Waits until the client has the last number.
+/// Waits until the client has the last action.
 async fn finished(world: &World, mut tape: watch::Receiver<Tape>) {
     let last = *world
         .last
@@ -79,7 +79,7 @@ async fn finished(world: &World, mut tape: watch::Receiver<Tape>) {
         .await
         .unwrap();
     tape.wait_for(|tape| tape.seq >= last).await.unwrap();
-    // What would come again comes now.
+    // Time for an action to arrive a second time, if it were sent again.
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
@@ -92,7 +92,7 @@ async fn read(
     let mut random = Random::new(plan.seed ^ 0x51);
     loop {
         let Some(event) = client.next().await else {
-            // Between two connections.
+            // The client has no connection at the moment.
             tokio::time::sleep(Duration::from_millis(1)).await;
             continue;
         };
@@ -112,7 +112,7 @@ async fn read(
     }
 }
 
-/// Runs a session with the real client over our transport.
+/// Runs a session with the client of the crate `ahp` over this project's transport.
 pub(crate) fn real(plan: Plan) -> Outcome {
     run(plan, |world| async move {
         let sessions = Sessions::default();
@@ -181,7 +181,7 @@ fn apply(tape: &watch::Sender<Tape>, action: &ActionEnvelope) {
     tape.send_modify(|tape| tape.apply(seq, &changed.title));
 }
 
-/// On one thread, with a clock that jumps.
+/// Runs a session on one thread, with a clock that jumps to the next timer.
 fn run<F: Future<Output = (Tape, u64)>>(
     plan: Plan,
     follow: impl FnOnce(Arc<World>) -> F,

@@ -1,4 +1,4 @@
-//! A line between two links: it holds few frames, delays them, and breaks after so many.
+//! A simulated connection between two links: it holds few frames, delays them, and breaks after a number.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use breakbulk_ahp::machine::client::Direction;
 use breakbulk_ahp::machine::host::ClientId;
 use breakbulk_link::{Closed, Frame, Link};
 
-/// One connection: the client is near, the host far.
+/// One connection. `near` is the client's link, `far` the host's.
 pub(crate) struct Line {
-    /// How the host knows it.
+    /// The number by which the host knows the connection.
     pub(crate) id: ClientId,
     pub(crate) near: Link,
     pub(crate) far: Link,
@@ -23,7 +23,7 @@ pub(crate) struct Line {
     depth: usize,
 }
 
-/// One direction: what is under way, with when it arrives. Frames keep their order.
+/// One direction: the frames under way, and when each arrives. Frames keep their order.
 #[derive(Default)]
 struct Pipe {
     under_way: VecDeque<(Instant, Result<Frame, Closed>)>,
@@ -60,12 +60,12 @@ impl Line {
         up.into_iter().chain(down).chain(timers).min()
     }
 
-    /// Whether both ends know that it is over.
+    /// Whether both ends know that the connection has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.near.closed().is_some() && self.far.closed().is_some()
     }
 
-    /// Takes what the sender has, as far as there is room.
+    /// Takes frames from the sender's link, as far as there is room.
     pub(crate) fn fill(
         &mut self,
         direction: Direction,
@@ -87,7 +87,7 @@ impl Line {
         moved
     }
 
-    /// Hands over what has arrived, as far as the receiver wants it.
+    /// Hands over the frames that have arrived, as far as the receiver's link wants them.
     pub(crate) fn drain(&mut self, direction: Direction, now: Instant) -> bool {
         let mut moved = false;
         loop {
@@ -104,7 +104,7 @@ impl Line {
                     to.handle_frame(now, frame);
                     self.frames += 1;
                     if self.cut_after == Some(self.frames) {
-                        // This one still arrives, and nothing after it.
+                        // This frame still arrives, and none after it.
                         self.cut();
                     }
                 }
@@ -114,7 +114,7 @@ impl Line {
         }
     }
 
-    /// Breaks under both ends.
+    /// Breaks the connection at both ends.
     pub(crate) fn cut(&mut self) {
         for link in [&mut self.near, &mut self.far] {
             link.close(1006, "the line is cut");
@@ -129,7 +129,7 @@ impl Pipe {
         self.under_way.front().map(|(at, _)| *at)
     }
 
-    /// The next thing that a link has for the line: a frame, or its end.
+    /// The next output of a link: a frame, or the end of the connection.
     fn take(&mut self, from: &mut Link, now: Instant) -> Option<Result<Frame, Closed>> {
         if let Some(closed) = from.closed() {
             let told = std::mem::replace(&mut self.closed, true);

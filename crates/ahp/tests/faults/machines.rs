@@ -1,5 +1,5 @@
-//! A session of the machines alone: a host, a client, a link at each end of a line, and a clock that
-//! jumps to whatever happens next. Nothing here has a thread or a task.
+//! Runs a session of the state machines alone: a host, a client, a link for each, a simulated connection
+//! between them, and a clock that jumps to the next event. There are no threads and no tasks.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::tape::{App, CHANNEL, Tape, action, title};
 /// More virtual time than any session needs.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
-/// How long an application takes before it comes back, and after all is done.
+/// How long the client waits before it connects again; then how long a session goes on after its end.
 const AWAY: Duration = Duration::from_millis(5);
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -36,13 +36,13 @@ pub(crate) fn machines(plan: Plan) -> Outcome {
     world.outcome()
 }
 
-/// Where the log of a host is when the host is killed.
+/// What becomes of a host's log when the host is killed.
 enum Disk {
     /// It survives as it is.
     Kept,
     /// It is gone: the next host starts with an empty one.
     Lost,
-    /// It is on this disk.
+    /// What was synced to this disk survives.
     Crash(CrashDisk),
 }
 
@@ -61,7 +61,7 @@ struct World {
     publish_at: Option<Instant>,
     commit_at: Option<Instant>,
     works: Vec<(Instant, ClientId, Work)>,
-    /// The last number once all is published.
+    /// The number of the last action, once all are published.
     last: Option<i64>,
     // The client's side.
     client: Client,
@@ -70,7 +70,7 @@ struct World {
     read_at: Instant,
     connect_at: Option<Instant>,
     done_at: Option<Instant>,
-    // The line between them.
+    // The connection between them.
     line: Option<Line>,
     lines: u64,
     frames: u64,
@@ -135,7 +135,7 @@ impl World {
             lines: self.lines,
             snapshots: self.snapshots,
         };
-        // Whatever was charged is given back.
+        // All memory that was charged has been given back.
         let budgets = [
             self.config.budget.clone(),
             self.client.config().connection.budget.clone(),
@@ -145,7 +145,7 @@ impl World {
         outcome
     }
 
-    /// Everything that can be done now.
+    /// Does everything that can be done without time passing.
     fn settle(&mut self) {
         let due = |at: Option<Instant>, now: Instant| at.is_some_and(|at| at <= now);
         self.host.handle_timeout(self.now);
@@ -161,12 +161,12 @@ impl World {
         }
         while self.work() | self.carry() | self.hear() | self.read() {}
         if self.done_at.is_none() && self.last.is_some_and(|last| self.tape.seq >= last) {
-            // What would come again comes now.
+            // Time for an action to arrive a second time, if it were sent again.
             self.done_at = Some(self.now + QUIET);
         }
     }
 
-    /// Lets time pass until something happens.
+    /// Advances the clock to the next event.
     fn jump(&mut self) {
         let now = self.now;
         let next = [
@@ -196,7 +196,7 @@ impl World {
             actions, restarts, ..
         } = self.plan;
         if self.published == actions {
-            // Whatever a kill took with it was never visible: only what is there counts.
+            // Actions that were lost with a kill were never visible, so the client need not have them.
             let end = action(100, 0);
             let draft = Draft::new(CHANNEL, &end, None, None);
             self.last = Some(self.pending.push(draft).unwrap());
@@ -239,7 +239,7 @@ impl World {
 
     /// The power fails, and the host starts again with what is left.
     fn kill(&mut self) {
-        // What the log took just before is there, though nobody has seen it.
+        // The log may have stored a batch just before, which no client has seen.
         if self.random.chance(50)
             && let Next::Append(batch) = self.pending.poll_append()
         {
@@ -292,7 +292,7 @@ impl World {
         let (plan, lines) = (self.plan, self.lines);
         let cut_after = match (lines, plan.first_cut) {
             (1, Some(cut)) => Some(cut),
-            // Longer and longer, so that a large replay gets through in the end.
+            // Later connections last longer, so that a large replay gets through in the end.
             (lines, _) if plan.cuts && lines < 60 => Some(1 + self.random.below(30 + 20 * lines)),
             _ => None,
         };
@@ -305,7 +305,7 @@ impl World {
         self.line = Some(Line::new(id, near, far, cut_after, depth));
     }
 
-    /// The line breaks under both ends.
+    /// Breaks the connection at both ends.
     fn hang_up(&mut self) {
         if let Some(line) = &mut self.line {
             line.cut();
@@ -313,7 +313,7 @@ impl World {
         while self.hear() {}
     }
 
-    /// Does what the machines gave out, a while later.
+    /// Does one piece of the work that the host handed out and that is due.
     fn work(&mut self) -> bool {
         let now = self.now;
         let Some(at) = self.works.iter().position(|(at, ..)| *at <= now) else {
@@ -335,7 +335,7 @@ impl World {
         true
     }
 
-    /// Frames go into the line where it has room, and out of it where they have arrived.
+    /// Moves frames into the connection where it has room, and out of it where they have arrived.
     fn carry(&mut self) -> bool {
         let (now, delay) = (self.now, self.plan.delay);
         let mut moved = false;
@@ -353,7 +353,7 @@ impl World {
         moved
     }
 
-    /// What the links tell goes to the machines, and what these say is done.
+    /// Passes the events of the links to the machines, and does what the machines ask for.
     fn hear(&mut self) -> bool {
         let now = self.now;
         let Some(line) = &mut self.line else {
@@ -396,7 +396,7 @@ impl World {
         heard
     }
 
-    /// Does what the host says.
+    /// Does what the host's machine asks for.
     fn tell_host_side(&mut self) {
         while let Some(output) = self.host.poll_output() {
             let Some(line) = &mut self.line else {
@@ -404,7 +404,7 @@ impl World {
             };
             match output {
                 Output::Send { client, message } => {
-                    // No action goes ahead of the answer that says where the client stands.
+                    // No action may be sent before the answer to the handshake.
                     let action = br#"{"jsonrpc":"2.0","method":"action""#;
                     assert!(line.negotiated || !message.bytes.starts_with(action));
                     if let Err(rejected) = line.far.send(self.now, message)
@@ -430,7 +430,7 @@ impl World {
         }
     }
 
-    /// The application takes what has come, at its own pace.
+    /// The application takes the next event, unless it pauses.
     fn read(&mut self) -> bool {
         if self.read_at > self.now {
             return false;

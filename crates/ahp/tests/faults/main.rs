@@ -1,9 +1,9 @@
-//! Whatever the line and the host do: what the client applied is what the host published, each
-//! action once and in order. Everything runs on a clock that jumps.
+//! Whatever happens to the connection and the host, the client applies what the host published, each
+//! action once and in order. Everything runs on a simulated clock.
 //!
-//! Most sessions are those of the machines alone, 1:1000 of full size; some run over the endpoints on
-//! tokio, 1:100. `BREAKBULK_FAULT_SEEDS=100000` runs so many seeds, `BREAKBULK_FAULT_SEED=17` that one
-//! alone.
+//! Most sessions are of the machines alone, at 1:1000 of full size; some run over the endpoints on tokio,
+//! at 1:100. `BREAKBULK_FAULT_SEEDS=100000` runs that many seeds, `BREAKBULK_FAULT_SEED=17` only that
+//! one.
 
 #![cfg(all(feature = "ahp-client", feature = "redb"))]
 #![allow(clippy::unwrap_used)]
@@ -25,10 +25,10 @@ use machines::machines;
 use random::Random;
 use session::Plan;
 
-/// Parts that run side by side.
+/// The number of tests that share the cuts of one session, so that they run in parallel.
 const PARTS: u64 = 4;
 
-/// Seeds of sessions of the machines where nothing else is said.
+/// Seeds of sessions of the machines, unless the environment says otherwise.
 const SEEDS: u64 = 20_000;
 
 /// Sessions of the machines that are cut after every frame.
@@ -41,7 +41,7 @@ fn check(plan: Plan, outcome: &Outcome) {
     assert_eq!(outcome.applied, outcome.published, "{plan:?} {outcome:?}");
 }
 
-/// The line breaks after each frame that goes by in a session without trouble.
+/// Repeats a session without faults, cutting the first connection after each of its frames in turn.
 fn cut_after_every_frame(plan: Plan, run: fn(Plan) -> Outcome, of: u64, part: u64) {
     let quiet = run(plan);
     check(plan, &quiet);
@@ -54,7 +54,7 @@ fn cut_after_every_frame(plan: Plan, run: fn(Plan) -> Outcome, of: u64, part: u6
         };
         let outcome = run(plan);
         check(plan, &outcome);
-        // The last frame may be the very end.
+        // A cut after the last frames may come when the session is over already.
         assert!(
             outcome.lines == 2 || cut + 2 >= quiet.frames,
             "{cut}: {outcome:?}"
@@ -93,7 +93,7 @@ fn cut_after_every_frame_3() {
     cut_after_every_frame(Plan::new(7), ours, PARTS, 3);
 }
 
-/// Cuts, delay, slow readers, kills of the host and a short log, as the seed has it.
+/// Cuts, delays, slow readers, kills of the host and a short log, as the seed decides.
 fn rough(plan: Plan) -> Plan {
     let mut random = Random::new(plan.seed);
     Plan {
@@ -124,7 +124,7 @@ fn random_seeds(seeds: impl Iterator<Item = Plan>, run: fn(Plan) -> Outcome) {
         count += 1;
     }
     println!("{count} seeds: {lines} lines, {snapshots} snapshots");
-    // Otherwise nothing was tried; a single seed says little.
+    // Otherwise the faults did not happen; a single seed may have few.
     assert!(count == 1 || (lines >= 3 * count && snapshots > count));
 }
 
@@ -143,7 +143,7 @@ fn random_seeds_over_the_endpoints() {
     random_seeds(ENDPOINT_SEEDS.map(Plan::new), ours);
 }
 
-/// The same trouble without what protects from it.
+/// A session with cuts and delays, without the safeguards that prevent losses.
 fn bare(plan: Plan, lanes: Lanes, defends: bool) -> Plan {
     Plan {
         cuts: true,

@@ -1,4 +1,4 @@
-//! A line in memory that delays frames and breaks after so many of them.
+//! A transport in memory that delays frames and breaks after a number of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::random::Random;
 
-/// What a line does.
+/// How the transport behaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     /// Every frame is under way for a time up to this.
     pub(crate) delay: Duration,
-    /// The line breaks once so many frames were handed on, both ways together.
+    /// The transport breaks once this many frames were handed on, both ways together.
     pub(crate) cut_after: Option<u64>,
     /// Frames that wait in the pipe.
     pub(crate) depth: usize,
 }
 
-/// The line between two ends, from outside.
+/// A handle to the transport between two ends.
 #[derive(Clone)]
 pub(crate) struct Line {
     cut: watch::Sender<bool>,
@@ -32,7 +32,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Breaks it now.
+    /// Breaks the transport now.
     pub(crate) fn cut(&self) {
         self.cut.send_replace(true);
     }
@@ -43,7 +43,7 @@ impl Line {
     }
 }
 
-/// Two ends of a line.
+/// The two ends of a transport.
 pub(crate) fn line(weather: Weather, seed: u64) -> (Rough, Rough, Line) {
     let (left, right) = pair(weather.depth);
     let line = Line {
@@ -100,7 +100,7 @@ pub(crate) struct RoughSource {
     line: Line,
     weather: Weather,
     random: Random,
-    /// What is on its way, with when it arrives.
+    /// The frames under way, and when each arrives.
     under_way: VecDeque<(Instant, Incoming)>,
     last: Instant,
 }
@@ -115,7 +115,7 @@ impl Source for RoughSource {
                     None => std::future::pending().await,
                 }
             };
-            // A line that holds nothing back takes the next frame only when this one has arrived.
+            // With a depth of 1 the next frame is taken only when this one has arrived.
             let full = self.under_way.len() >= self.weather.depth;
             tokio::select! {
                 biased;
@@ -125,7 +125,7 @@ impl Source for RoughSource {
                     if matches!(incoming, Incoming::Frame(_)) {
                         let count = self.line.frames.fetch_add(1, Ordering::Relaxed) + 1;
                         if self.weather.cut_after == Some(count) {
-                            // This one still arrives, and nothing after it.
+                            // This frame still arrives, and none after it.
                             self.line.cut();
                         }
                     }

@@ -1,4 +1,4 @@
-//! One session: a host that publishes, a client that follows, and a line that breaks.
+//! One session: a host that publishes, a client that follows, and connections that break.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::path::{Line, Rough, Weather, line};
 use crate::random::Random;
 use crate::tape::{App, CHANNEL, Tape, action};
 
-/// A session as data.
+/// The parameters of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    /// All sizes are 1:100 of full size, divided by this once more.
+    /// All sizes are 1:100 of full size, divided once more by this number.
     pub(crate) scale: usize,
     pub(crate) actions: u64,
     pub(crate) lanes: Lanes,
     pub(crate) defends: bool,
     /// The first connection breaks after so many frames.
     pub(crate) first_cut: Option<u64>,
-    /// Every connection may break, by the seed.
+    /// Whether every connection may break; the seed decides when.
     pub(crate) cuts: bool,
     pub(crate) delay: Duration,
     /// How long the client may take for an action.
@@ -36,12 +36,12 @@ pub(crate) struct Plan {
     pub(crate) restarts: u64,
     /// Actions that the log keeps.
     pub(crate) kept: usize,
-    /// The real client takes no state of ours.
+    /// Whether the host has no states: the client of the crate `ahp` could not read those of this test.
     pub(crate) stateless: bool,
 }
 
 impl Plan {
-    /// A session without any trouble.
+    /// A session without faults.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -59,8 +59,8 @@ impl Plan {
         }
     }
 
-    /// A short session of the machines alone, at a tenth of the size: where many are run, what matters
-    /// is how often something breaks.
+    /// A short session of the machines alone, at a tenth of the size: in runs over many seeds the number of
+    /// faults matters, not the size.
     pub(crate) fn small(seed: u64) -> Self {
         Self {
             scale: 10,
@@ -76,10 +76,10 @@ impl Plan {
         usize::try_from(size.min(50_000)).unwrap() / self.scale
     }
 
-    /// Everything in proportion.
+    /// A configuration whose limits are scaled like the actions.
     pub(crate) fn config(&self) -> Config {
         let scaled = |size: usize| size / self.scale;
-        // Without a state every replay must fit, however much was missed.
+        // Without states the client cannot get a snapshot, so every replay must fit.
         let message = if self.stateless { 32_000_000 } else { 320_000 };
         let config = Config::default().with(|config| {
             config.chunking = Chunking {
@@ -97,13 +97,13 @@ impl Plan {
     }
 }
 
-/// The host's side of a session: it outlives hosts.
+/// The host's side of a session, which outlives each host that is killed.
 pub(crate) struct World {
     plan: Plan,
     state: Mutex<WorldState>,
-    /// Whether the client has begun: without a state it cannot know what was before.
+    /// Whether the client has begun: without a state it cannot know what was published before.
     begun: watch::Sender<bool>,
-    /// The last number once all is published, and 0 until then.
+    /// The number of the last action once all are published, and 0 until then.
     pub(crate) last: watch::Sender<i64>,
 }
 
@@ -136,13 +136,13 @@ impl World {
         })
     }
 
-    /// A new line to the host, and what to wait for: its end.
+    /// A new connection to the host, and a receiver that is told when it has ended.
     pub(crate) fn connect(&self) -> (Rough, watch::Receiver<bool>) {
         let mut state = self.state.lock().unwrap();
         state.lines += 1;
         let cut_after = match (state.lines, self.plan.first_cut) {
             (1, Some(cut)) => Some(cut),
-            // Longer and longer, so that a large replay gets through in the end.
+            // Later connections last longer, so that a large replay gets through in the end.
             (lines, _) if self.plan.cuts && lines < 60 => {
                 Some(1 + state.random.below(30 + 20 * lines))
             }
@@ -159,7 +159,7 @@ impl World {
         let serving = state.host.serve(far);
         let (ended, ends) = watch::channel(false);
         state.serving.push(tokio::spawn(async move {
-            // Also where the task is aborted.
+            // Also reports the end if the task is aborted.
             let _ended = OnDrop(ended);
             serving.await;
         }));
@@ -171,7 +171,7 @@ impl World {
         self.begun.send_replace(true);
     }
 
-    /// Publishes all actions, with the host killed in between as the plan says.
+    /// Publishes all actions; kills the host in between as the plan says.
     pub(crate) async fn publish(self: Arc<Self>) {
         let mut begun = self.begun.subscribe();
         begun.wait_for(|begun| *begun).await.unwrap();
@@ -193,30 +193,30 @@ impl World {
             }
         }
         let host = self.state.lock().unwrap().host.clone();
-        // Whatever a kill took with it was never visible: only what is there counts.
+        // Actions that were lost with a kill were never visible, so the client need not have them.
         let end = action(100, 0);
         let last = host.publish(CHANNEL, &end, None).unwrap();
         host.visible(last).await.unwrap();
         self.last.send_replace(last);
     }
 
-    /// The power fails, and the host starts again on what the disk has.
+    /// Simulates a power failure: the host starts again with what the disk has.
     fn kill(&self, state: &mut WorldState) {
         for serving in state.serving.drain(..) {
             serving.abort();
         }
         state.disk = state.disk.crash();
-        // The application's own state is as of its last applied action; the log knows the rest.
+        // The application's own state is as of its last applied action; the log has the later ones.
         let tape = state.host.app().tape();
         state.host = host(&self.plan, &state.disk, tape);
     }
 
-    /// What was published and not lost with a kill: what every client must have in the end.
+    /// What was published and not lost with a kill: every client must have it in the end.
     pub(crate) fn published(&self) -> Tape {
         self.state.lock().unwrap().host.app().tape()
     }
 
-    /// Frames of all lines, and how many lines there were.
+    /// The frames of all connections, and the number of connections.
     pub(crate) fn frames(&self) -> (u64, u64) {
         let state = self.state.lock().unwrap();
         let last = state.line.as_ref().map_or(0, Line::frames);

@@ -1,4 +1,4 @@
-//! What was applied, folded: two tapes are equal if the same actions were applied, each once.
+//! A digest of the applied actions: two tapes are equal if the same actions were applied, each once.
 
 use std::sync::Mutex;
 
@@ -8,15 +8,15 @@ use serde_json::value::RawValue;
 
 pub(crate) const CHANNEL: &str = "ahp-session:/tape";
 
-/// Everything that was applied so far.
+/// The digest of all actions that were applied so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tape {
     /// The number of the last action.
     pub(crate) seq: i64,
     pub(crate) count: u64,
-    /// Depends on the order.
+    /// A checksum that depends on the order.
     pub(crate) chain: u64,
-    /// Does not.
+    /// A checksum that does not.
     pub(crate) sum: u64,
 }
 
@@ -49,7 +49,7 @@ impl Tape {
         }
     }
 
-    /// The same but for the order.
+    /// The parts that do not depend on the order.
     pub(crate) fn unordered(self) -> (i64, u64, u64) {
         (self.seq, self.count, self.sum)
     }
@@ -76,7 +76,7 @@ pub(crate) fn title(action: &str) -> &str {
 /// The application: one channel whose state is its tape.
 pub(crate) struct App {
     pub(crate) tape: Mutex<Tape>,
-    /// The real client would want a state of its own types.
+    /// Whether there are no states: the client of the crate `ahp` could not read those of this test.
     pub(crate) stateless: bool,
 }
 

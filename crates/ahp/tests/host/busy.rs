@@ -1,4 +1,4 @@
-//! What happens meanwhile: while a client has all the requests it may, or its replay is being read.
+//! Actions that come while a client has its maximum of open requests, or while its replay is being read.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

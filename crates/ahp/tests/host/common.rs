@@ -19,9 +19,9 @@ pub(crate) struct Board {
     states: Mutex<BTreeMap<String, Vec<String>>>,
     /// The numbers in the order they were applied.
     pub(crate) applied: Mutex<Vec<i64>>,
-    /// Lets one `wait` go on.
+    /// Lets one request `wait` continue.
     pub(crate) gate: Notify,
-    /// How many `wait`s have begun.
+    /// How many requests `wait` have begun.
     pub(crate) begun: Mutex<usize>,
 }
 
@@ -34,7 +34,7 @@ impl Board {
         board
     }
 
-    /// The channel is no more.
+    /// Removes a channel.
     pub(crate) fn shut(&self, channel: &str) {
         self.states.lock().unwrap().remove(channel);
     }
@@ -128,7 +128,7 @@ pub(crate) fn host(config: HostConfig) -> Host<Board> {
     Host::new(Board::with(&[ROOT, CHAT]), MemoryLog::default(), config)
 }
 
-/// A host whose advertisement is short.
+/// A host configuration whose advertised limits are short to write.
 pub(crate) fn config() -> HostConfig {
     HostConfig::default().with(|config| config.connection = connection_config())
 }
@@ -149,10 +149,10 @@ pub(crate) fn connection_config() -> Config {
 /// What the host of `config` advertises.
 pub(crate) const OURS: &str = r#""capabilities":{"chunking":{"maxIncomingFrameBytes":1000,"maxIncomingMessageBytes":100000}}"#;
 
-/// A client by its raw texts.
+/// A client that sends and receives raw texts.
 pub(crate) struct Client {
     pub(crate) connection: Connection,
-    /// How it ended for the host.
+    /// How the connection ended for the host.
     pub(crate) served: JoinHandle<Closed>,
 }
 
@@ -173,7 +173,7 @@ impl Client {
         Self { connection, served }
     }
 
-    /// Connects, and cuts nothing that it says.
+    /// Connects, and sends every message as one frame.
     pub(crate) fn raw(host: &Host<Board>) -> Self {
         let (ours, theirs) = memory::pair(8);
         let served = tokio::spawn(host.serve(theirs));
@@ -206,19 +206,19 @@ impl Client {
         self.hear().await
     }
 
-    /// Why the host closed; what it said before is dropped.
+    /// How the host closed the connection; messages before that are dropped.
     pub(crate) async fn closed(&self) -> Closed {
         while self.connection.event().await.is_some() {}
         self.connection.closed().await
     }
 
-    /// Goes, and waits until the host knows.
+    /// Disconnects, and waits until the host has noticed.
     pub(crate) async fn leave(self) {
         drop(self.connection);
         self.served.await.unwrap();
     }
 
-    /// Introduces itself without segments.
+    /// Sends an `initialize` that advertises no segments.
     pub(crate) async fn initialize(&self, client_id: &str, channels: &str) -> String {
         self.ask(initialize(client_id, channels, "")).await
     }
@@ -237,14 +237,14 @@ pub(crate) fn reconnect(client_id: &str, seen: i64, channels: &str, more: &str) 
     )
 }
 
-/// What a client advertises, to be put behind other members.
+/// The capabilities with these limits, to be appended to other members.
 pub(crate) fn takes(frame: usize, message: usize) -> String {
     format!(
         r#","capabilities":{{"chunking":{{"maxIncomingFrameBytes":{frame},"maxIncomingMessageBytes":{message}}}}}"#
     )
 }
 
-/// An `action` as it is told.
+/// An `action` notification as a subscriber gets it.
 pub(crate) fn action(channel: &str, action: &str, seq: i64) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"action","params":{}}}"#,
@@ -257,7 +257,7 @@ pub(crate) fn envelope(channel: &str, action: &str, seq: i64) -> String {
     format!(r#"{{"channel":"{channel}","action":{action},"serverSeq":{seq}}}"#)
 }
 
-/// Publishes and waits until it is visible.
+/// Publishes an action and waits until it is visible.
 pub(crate) async fn publish(host: &Host<Board>, channel: &str, action: &str) -> i64 {
     let seq = host.publish(channel, &raw(action), None).unwrap();
     host.visible(seq).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who comes in, and with which limits.
+//! Handshakes: which clients are accepted, and which limits apply to them.
 
 use super::common::*;
 
@@ -162,7 +162,7 @@ async fn the_second_connection_of_a_client_takes_over() {
     }
 }
 
-/// Per direction only the receiver's word counts, and a bad one counts as none.
+/// What a client receives is cut by that client's own limits; invalid limits count as none.
 #[tokio::test(start_paused = true)]
 async fn what_the_client_advertised_is_what_it_gets() {
     for (more, segments) in [

@@ -1,4 +1,4 @@
-//! What a client does wrong harms itself alone, and is bounded.
+//! A misbehaving client harms only itself, and uses bounded memory.
 
 use super::common::*;
 use breakbulk_ahp::HostConfig;
@@ -9,7 +9,7 @@ use breakbulk_testkit::log::{Level, Log};
 enum End {
     Hears(&'static str),
     Closed(u16, &'static str),
-    /// Nothing comes of it: the next ping is answered.
+    /// The host ignores it: the next ping is answered.
     Nothing,
 }
 
@@ -244,7 +244,7 @@ async fn who_asks_and_never_reads_is_cut_off() {
     log.assert_line(Level::WARN, &warning);
 }
 
-/// One segment of a message of eight, with 600 bytes of it.
+/// One of the eight segments of a message, with 600 bytes of data.
 fn segment(index: usize) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"ahp/messageSegment","params":{{"groupId":"g","index":{index},"total":8,"data":"{}"}}}}"#,
@@ -252,7 +252,7 @@ fn segment(index: usize) -> String {
     )
 }
 
-/// What the sender of segments is told by the close, and the operator by `serve` and the log.
+/// The close tells the sender of the segments what is wrong; `serve` and the log tell the operator.
 #[tokio::test(start_paused = true)]
 async fn segments_over_a_limit_end_the_connection_with_it() {
     let over_the_limit = config().with(|it| it.connection.chunking.max_message_bytes = 2000);

@@ -1,4 +1,4 @@
-//! Nothing is visible before the log has it, and nothing is when the log fails.
+//! No action is visible before it is in the log, and none if the log fails.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -10,7 +10,7 @@ use breakbulk_testkit::log::{Level, Log};
 
 use super::common::*;
 
-/// A log that fails at its n-th batch, or waits before each.
+/// A log that fails at its n-th batch, or waits for a signal before each.
 struct Odd {
     log: MemoryLog,
     fails_at: usize,
@@ -173,7 +173,7 @@ async fn nothing_is_told_before_it_is_in_the_log_and_the_rest_goes_in_one_batch(
     for number in 2..=100 {
         host.publish(ROOT, &raw(&number.to_string()), None).unwrap();
     }
-    // The first is in the hands of the log, which does not let go: still nobody knows of it.
+    // The log has the first action but has not stored it: nobody can see it yet.
     let other = Client::new(&host).initialize("d", r#""ahp-root://""#).await;
     assert!(other.contains(r#""serverSeq":0,"snapshots":[{"resource":"ahp-root://","state":[]"#));
     let ping = r#"{"jsonrpc":"2.0","id":5,"method":"who","params":{}}"#;
@@ -236,8 +236,8 @@ async fn shutting_down_shows_what_was_published_and_the_next_life_goes_on() {
     assert_eq!(client.hear().await, action(CHAT, "4", 4));
 }
 
-/// A host without a log on disk numbers above its former life: a snapshot, and no other history
-/// under the same numbers.
+/// A host without a log on disk starts above the numbers that it used before it was restarted: clients
+/// get a snapshot, never other actions under the same numbers.
 #[tokio::test(start_paused = true)]
 async fn a_life_without_the_log_of_the_former_one_begins_above_it() {
     let host = host(config().with(|it| it.start_after = 1000));

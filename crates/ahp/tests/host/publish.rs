@@ -1,4 +1,4 @@
-//! From a publisher to all who follow, in order and without waiting.
+//! Published actions reach all subscribers in order, and the publisher never waits for them.
 
 use breakbulk_ahp::Host;
 use breakbulk_ahp::PublishError;
@@ -77,7 +77,7 @@ async fn subscribe_while_actions_flow() {
     }
     publisher.await.unwrap();
     for client in &clients {
-        // All that it sees of the chat, from the snapshot on, is 1 to 500 once.
+        // What the client receives of the chat, from the snapshot on, is 1 to 500, each once.
         let mut seen: Vec<u64> = vec![];
         let mut snapshot_at = None;
         let mut last = 0;
@@ -88,7 +88,7 @@ async fn subscribe_while_actions_flow() {
                 assert_eq!(message["id"], "s");
                 snapshot_at = snapshot["fromSeq"].as_u64();
                 seen = serde_json::from_value(snapshot["state"].clone()).unwrap();
-                // It stands where it was taken: a chat action just before it was not told.
+                // As of the last action received, or of a chat action after it, which was not sent.
                 assert!(
                     snapshot_at == Some(last) || snapshot_at == Some(last + 1),
                     "{text}"
@@ -124,7 +124,7 @@ async fn what_subscribe_answers() {
             r#"{"channel":"ahp-chat:/a","view":{"turns":5}}"#,
             r#""result":{"snapshot":{"resource":"ahp-chat:/a","state":[1],"fromSeq":1}}"#,
         ),
-        // Again is fine.
+        // Subscribing again is allowed.
         (
             r#"{"channel":"x","channel":"ahp-chat:\/a"}"#,
             r#""result":{"snapshot":{"resource":"ahp-chat:/a","state":[1],"fromSeq":1}}"#,
@@ -159,7 +159,7 @@ async fn what_subscribe_answers() {
         let expected = format!(r#"{{"jsonrpc":"2.0","id":-3,{answer}}}"#);
         assert_eq!(client.ask(said).await, expected, "{params}");
     }
-    // What is not followed any more makes room, and is not told any more.
+    // An unsubscribed channel makes room for another, and its actions are no longer sent.
     client.say(r#"{"jsonrpc":"2.0","method":"unsubscribe","params":{"channel":"ahp-chat:/a"}}"#);
     let said = r#"{"jsonrpc":"2.0","id":4,"method":"subscribe","params":{"channel":"s"}}"#;
     assert!(client.ask(said).await.contains(r#""state":[]"#));
@@ -206,7 +206,7 @@ async fn a_slow_reader_is_cut_off_alone_and_replays() {
     let (slow, quick) = (Client::slow(&host, 1), Client::new(&host));
     slow.initialize("slow", r#""ahp-chat:/a""#).await;
     quick.initialize("quick", r#""ahp-chat:/a""#).await;
-    // It reads nothing: its own reader stops once so many messages are not taken.
+    // The test reads nothing from `slow`: its reader stops once it holds many messages.
     for number in 1..=200 {
         publish(&host, CHAT, "0").await;
         assert_eq!(quick.hear().await, action(CHAT, "0", number));
@@ -254,7 +254,7 @@ async fn publishing_never_waits_and_is_bounded() {
     );
     let stuck = Client::slow(&host, 1);
     stuck.initialize("stuck", r#""ahp-chat:/a""#).await;
-    // Nobody gets a turn between these calls: neither the log nor a client can be waited for.
+    // There is no await between these calls: neither the log nor a client gets a turn.
     let mut count = 0;
     let error = loop {
         match host.publish(CHAT, &raw("0"), None) {
@@ -267,7 +267,7 @@ async fn publishing_never_waits_and_is_bounded() {
         "{error}"
     );
     assert!(count > 200, "{count}");
-    // Room comes with visibility.
+    // There is room again once the actions are visible.
     host.visible(count).await.unwrap();
     assert_eq!(host.publish(CHAT, &raw("0"), None), Ok(count + 1));
 }

@@ -1,4 +1,4 @@
-//! A client that was away gets what it missed, or a snapshot, and never a hole.
+//! A client that reconnects gets the actions that it missed, or a snapshot, never a gap.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn snapshot(snapshots: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn what_reconnect_answers() {
     let limits = Limits::default().with(|limits| limits.count = 5);
-    // The root has the even numbers, the chat the odd ones; 6 to 10 are kept.
+    // The even numbers are on the root channel, the odd ones on the chat; the log keeps 6 to 10.
     let host = Host::new(
         Board::with(&[ROOT, CHAT]),
         MemoryLog::new(limits),
@@ -122,7 +122,7 @@ async fn what_reconnect_answers() {
     ] {
         assert_eq!(Client::new(&host).ask(said).await, expected, "{name}");
     }
-    // A replay over the host's own limit is a snapshot too.
+    // If a replay exceeds the host's own limit, a snapshot is sent, too.
     let long = format!(r#""{}""#, "x".repeat(200));
     for _ in 0..2 {
         publish(&host, CHAT, &long).await;
@@ -131,7 +131,7 @@ async fn what_reconnect_answers() {
     assert!(answer.contains(r#""type":"snapshot""#), "{answer}");
 }
 
-/// Without a word about it what the client said before counts; with one only that.
+/// A `reconnect` without limits keeps those of the handshake before; one with limits replaces them.
 // AHP-8
 #[tokio::test(start_paused = true)]
 async fn limits_are_remembered_for_a_bounded_number_of_clients() {
@@ -174,7 +174,7 @@ async fn limits_are_remembered_for_a_bounded_number_of_clients() {
     }
 }
 
-/// A log whose reader waits until it is told to go on, as a disk does.
+/// A log whose reader waits for a signal, as for a slow disk.
 struct Gated {
     log: MemoryLog,
     gate: Arc<Mutex<mpsc::Receiver<()>>>,
@@ -217,7 +217,7 @@ impl ReplayReader for GatedReader {
     }
 }
 
-/// A host whose replays wait; what lets one go on, and what tells that one is asked for.
+/// A host whose replays wait, the signal that lets one continue, and a receiver of replay requests.
 fn gated() -> (
     Host<Board>,
     mpsc::Sender<()>,
@@ -234,13 +234,13 @@ fn gated() -> (
     (host, open, asks)
 }
 
-/// While a replay is read nobody waits, and what happens meanwhile comes behind it, once.
+/// While a replay is read no other client waits, and new actions are sent after it, each once.
 // AHP-6
 #[tokio::test]
 async fn what_happens_while_a_replay_is_read_comes_behind_it() {
     for (more, answer) in [
         (String::new(), replay(&[1, 2, 3], "")),
-        // Too large: the snapshot that is taken instead has it all, and nothing comes twice.
+        // The replay is too large: the snapshot sent instead contains all actions, none is sent again.
         (
             takes(200, 200),
             snapshot(concat!(
@@ -274,14 +274,14 @@ async fn what_happens_while_a_replay_is_read_comes_behind_it() {
     }
 }
 
-/// The line of the first is dead and nobody knows yet: when its replay is read at last, the client is
-/// long back by another.
+/// The first connection is dead without the host knowing. When its replay has been read, the client has
+/// reconnected over a second one long ago.
 // AHP-11
 #[tokio::test]
 async fn a_reconnect_that_is_late_takes_nothing_from_its_successor() {
     for successor in [
         initialize("c", r#""ahp-root://""#, ""),
-        // From a number that never was: its answer needs no replay.
+        // From a number that the host never used: the answer needs no replay.
         reconnect("c", 9, r#""ahp-root://""#, ""),
     ] {
         for gone in [false, true] {
@@ -309,7 +309,7 @@ async fn a_reconnect_that_is_late_takes_nothing_from_its_successor() {
                 publish(&host, ROOT, "2").await;
                 assert_eq!(second.hear().await, action(ROOT, "2", 2));
             }
-            // And who comes after both is welcome.
+            // A third connection after both is accepted.
             let third = Client::new(&host);
             assert!(
                 third
@@ -338,7 +338,7 @@ async fn a_channel_that_vanishes_while_the_replay_is_read_is_not_followed() {
     open.send(()).unwrap();
     let root = r#"{"resource":"ahp-root://","state":[2],"fromSeq":3}"#;
     assert_eq!(client.hear().await, snapshot(root));
-    // It knows nothing of a channel of that name that is opened anew.
+    // The client is not subscribed to a new channel with the name of the removed one.
     host.app().open(CHAT, &[]);
     publish(&host, CHAT, "4").await;
     host.notify(CHAT, "note", &raw("[3]"));

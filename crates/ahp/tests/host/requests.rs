@@ -51,7 +51,7 @@ async fn a_client_with_many_requests_waits_for_its_own() {
         greedy.say(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"wait"}}"#));
     }
     greedy.say(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#);
-    // The other one is served meanwhile, as often as it likes.
+    // The other client is served meanwhile, as often as it asks.
     for _ in 0..100 {
         other
             .ask(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)

@@ -1,4 +1,4 @@
-//! What a client cannot take is said, in place and once; nothing is tried again at the same size.
+//! A message that is too large for a client: an error or a close says so once, and nothing is repeated.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn a_response_is_replaced_in_its_place() {
             client.hear().await,
             r#"{"jsonrpc":"2.0","id":3,"result":[1]}"#
         );
-        // What just fits goes through, and the connection lives on.
+        // The largest message that fits is sent, and the connection stays open.
         let most = if takes.is_some() { 1500 } else { 1000 };
         assert_eq!(client.ask(big("1", most - 34)).await.len(), most);
         assert_eq!(
@@ -78,7 +78,7 @@ async fn a_response_is_replaced_in_its_place() {
         publish(&host, ROOT, "1").await;
         assert_eq!(client.hear().await, action(ROOT, "1", 1));
     }
-    // The words of the decisions, letter by letter.
+    // The exact text of the error.
     assert_eq!(
         too_large("7", 2400, None),
         r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32011,"message":"message too large: 2400 bytes, one frame holds 1000 and the receiver takes no segments; send less or let it advertise capabilities.chunking","data":{"reason":"messageTooLarge","messageBytes":2400,"maxFrameBytes":1000,"maxMessageBytes":1000,"chunking":false}}}"#
@@ -108,7 +108,7 @@ async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot()
         assert_eq!(client.hear().await, action(CHAT, "1", 1));
         publish(&host, CHAT, &format!(r#""{}""#, "x".repeat(1998))).await;
         publish(&host, CHAT, "3").await;
-        // Nothing overtakes it: 3 must not hide 2.
+        // Action 3 does not overtake: it would hide that 2 is missing.
         let closed = ended(&client).await;
         assert_eq!((closed.code, &*closed.reason), (4413, reason));
         let limit = if takes.is_some() { "1500" } else { "1000" };
@@ -121,7 +121,7 @@ async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot()
         ];
         log.assert_line(Level::WARN, &warning);
 
-        // The state is as large: it is said, whatever is tried, and nothing loops.
+        // The state is as large as the action: each way to get it is answered with the error.
         for _ in 0..3 {
             let client = Client::new(&host);
             let answer = client
@@ -131,7 +131,7 @@ async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot()
             let answer = client.ask(initialize("c", r#""ahp-chat:/a""#, &more)).await;
             let size = answer_size(&answer);
             assert_eq!(answer, too_large("1", size, takes));
-            // Without that channel it is welcome.
+            // The client can connect without that channel.
             assert!(
                 client
                     .ask(initialize("c", "", &more))
@@ -144,14 +144,14 @@ async fn an_action_ends_the_connection_and_the_next_one_begins_with_a_snapshot()
                 "x".repeat(1998)
             );
             assert_eq!(client.ask(said).await, too_large("8", state.len(), takes));
-            // It follows nothing that it does not know.
+            // The client is not subscribed to the channel whose state it did not get.
             publish(&host, CHAT, "0").await;
             host.app()
                 .open(CHAT, &[&format!(r#""{}""#, "x".repeat(1998)), "1", "3"]);
             assert_eq!(client.ask(PING).await, PONG);
         }
 
-        // Once the state is small again the mark says: a snapshot, not the replay that holds it.
+        // The `initialize` that succeeded has cleared the mark that asks for a snapshot: a replay is sent.
         host.app().open(CHAT, &["7"]);
         let client = Client::new(&host);
         let seq = host.last_visible();
@@ -178,7 +178,7 @@ async fn the_mark_makes_the_next_reconnect_a_snapshot() {
     host.app().open(CHAT, &["7"]);
     let snapshot = r#"{"jsonrpc":"2.0","id":2,"result":{"type":"snapshot","snapshots":[{"resource":"ahp-chat:/a","state":[7],"fromSeq":1}]}}"#;
     let empty = r#"{"jsonrpc":"2.0","id":2,"result":{"type":"replay","actions":[],"missing":[]}}"#;
-    // Even where the client claims to have seen it all; and once.
+    // A snapshot even if the client claims to have seen everything, but only once.
     for expected in [snapshot, empty] {
         let client = Client::new(&host);
         let said = reconnect("c", 1, r#""ahp-chat:/a""#, "");
@@ -212,13 +212,13 @@ async fn limits_that_leave_no_room_for_the_error_end_the_connection() {
     let log = Log::capture();
     let host = capped();
     let client = Client::new(&host);
-    // Frames without room for a segment: there is no way to welcome it.
+    // Frames too small for a segment: no `initialize` result can be sent.
     let answer = client.ask(initialize("c", "", &takes(120, 5000))).await;
     assert_eq!(
         answer,
         too_large("1", answer_size(&answer), Some((120, 5000)))
     );
-    // Room for the welcome and for nothing larger.
+    // Room for the `initialize` result, but for nothing larger.
     let answer = client.ask(initialize("c", "", &takes(160, 200))).await;
     assert!(answer.contains("result"), "{answer}");
     client.say(r#"{"jsonrpc":"2.0","id":1,"method":"big","params":[400]}"#);
@@ -320,7 +320,7 @@ async fn what_is_too_slow_is_said_with_the_rate_and_not_tried_again() {
     ];
     log.assert_line(Level::WARN, &warning);
 
-    // The state is as large as the action: no transfer is begun, by whatever handshake.
+    // The state is as large as the action: after no handshake does a transfer begin.
     for said in [
         reconnect("c", 0, r#""ahp-chat:/a""#, takes),
         reconnect("c", 1, r#""ahp-chat:/a""#, ""),
@@ -339,7 +339,7 @@ async fn what_is_too_slow_is_said_with_the_rate_and_not_tried_again() {
         );
         assert!(answer.contains(r#""reason":"messageTooLarge""#), "{answer}");
     }
-    // A small state goes through; and after a while the path may be another.
+    // A small state is sent; and after a while a large one is tried again, as the path may be faster.
     host.app().open(CHAT, &["7"]);
     let mut client = Crawler::new(&host);
     client
@@ -361,7 +361,7 @@ async fn what_is_too_slow_is_said_with_the_rate_and_not_tried_again() {
     assert!(client.frame().await.unwrap().contains("ahp/messageSegment"));
 }
 
-/// The end of a connection on which nothing more is said.
+/// How a connection ends on which no further message arrives.
 async fn ended(client: &Client) -> Closed {
     use breakbulk_link::Event;
     loop {
@@ -379,8 +379,8 @@ fn answer_size(answer: &str) -> usize {
     answer["error"]["data"]["messageBytes"].as_u64().unwrap() as usize
 }
 
-/// A proxy between host and client that takes less than both: it closes with 1009 when a frame is too
-/// large for it.
+/// A proxy between host and client whose limit is lower than that of both: it closes with 1009 when a
+/// frame is too large.
 #[tokio::test(start_paused = true)]
 async fn a_path_that_refuses_a_frame_ends_the_connection_and_the_replay_is_as_large() {
     let log = Log::capture();
@@ -400,7 +400,7 @@ async fn a_path_that_refuses_a_frame_ends_the_connection_and_the_replay_is_as_la
             _ => {}
         }
         if seen == 1 {
-            // The publisher is not concerned: the action is in the log.
+            // The publisher does not notice: the action is in the log.
             assert_eq!(publish(&host, CHAT, &large).await, 1);
         }
     }

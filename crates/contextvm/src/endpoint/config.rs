@@ -32,13 +32,13 @@ pub struct ClientConfig {
 /// A store of the events that were heard, so that a relay cannot repeat them after a restart. It is
 /// called before an event is acted on, on the endpoint's task: it should be fast.
 pub trait Journal: Send + Sync + 'static {
-    /// All that was kept; `None` if there is nothing to read, or it cannot be read.
+    /// All that was kept; `None` if nothing was kept, or it cannot be read.
     fn load(&self) -> Option<Vec<Heard>>;
 
-    /// Adds one. True: it has grown, and wants to be [replaced](Self::replace).
+    /// Adds an event. True if the store has grown so far that it should be [replaced](Self::replace).
     fn add(&self, heard: &Heard) -> bool;
 
-    /// Keeps these alone.
+    /// Replaces everything that was kept by these events.
     fn replace(&self, all: Vec<Heard>);
 }
 

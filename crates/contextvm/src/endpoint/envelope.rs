@@ -108,7 +108,7 @@ pub fn sign(keys: &Keys, draft: Draft) -> Result<Signed, SealError> {
 }
 
 /// Decrypts an event, and verifies the id and the signature of the message: the event's own, or those
-/// of the event in a gift wrap. A wrap's own are worth nothing: its key is used once, and by anybody.
+/// of the event in a gift wrap. The wrap itself is signed with a throwaway key and proves nothing.
 pub fn open(keys: &Keys, event: Event) -> Result<Opened, OpenError> {
     let kind = event.kind.as_u16();
     let seal = Seal::of_kind(kind).ok_or(OpenError::Kind(kind))?;

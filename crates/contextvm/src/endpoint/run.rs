@@ -288,7 +288,7 @@ fn restore(machine: &mut Machine, role: Role, journal: Option<&dyn Journal>) {
                 machine.restore(now, heard);
             }
         }
-        // A client's server may have a slow clock, and its answers count.
+        // Without a journal a client accepts older events: its server's clock may be slow.
         None if role == Role::Server => machine.refuse_before(now),
         None => {}
     }
@@ -352,7 +352,7 @@ fn handle(shared: &Shared, arrival: Arrival) {
     {
         machine.recall(now(), arrival.from, learned);
     }
-    // Kept while the machine is locked, so that nobody acts on an event that is not kept.
+    // Kept while the machine is locked, so that no task acts on an event before it is kept.
     if let Some(heard) = machine.handle_event(now(), arrival)
         && let Some(journal) = &shared.journal
         && journal.add(&heard)

@@ -155,7 +155,7 @@ async fn route(server: Server, open: mpsc::Sender<Session>) {
         };
         let peer = message.peer;
         let initializes = is_initialize(&message.bytes);
-        // A notification or a response belongs to something that was there before.
+        // Only a request begins a session: a notification or a response belongs to an earlier one.
         let begins = message.kind == Kind::Request;
         let message = match sessions.get(&peer) {
             Some(session) if !initializes => match session.send(Event::Message(message)) {
@@ -187,7 +187,7 @@ async fn route(server: Server, open: mpsc::Sender<Session>) {
 }
 
 fn is_initialize(bytes: &Bytes) -> bool {
-    // It is small.
+    // An `initialize` request is small.
     bytes.len() < (64 << 10)
         && Prepared::read(bytes.clone())
             .is_ok_and(|message| message.method.as_deref() == Some("initialize"))

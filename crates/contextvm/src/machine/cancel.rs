@@ -1,4 +1,4 @@
-//! Cancelling: what is stopped, and what may still be answered.
+//! Cancelled requests: what stops being sent, and which of them may still be answered.
 
 use std::time::Instant;
 
@@ -42,8 +42,8 @@ impl Peer {
         true
     }
 
-    /// The peer cancels a request. What the application responds all the same is sent, but a large
-    /// response that is on its way is replaced by an error.
+    /// The peer cancels a request. A response that the application sends nevertheless goes out, but a large
+    /// response that is being sent is replaced by an error.
     pub(super) fn cancel_served(&mut self, now: Instant, id: &str, shared: &mut Shared) {
         if let Some(served) = self.served.get_mut(id)
             && !std::mem::replace(&mut served.cancelled, true)

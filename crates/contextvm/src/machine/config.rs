@@ -33,15 +33,15 @@ pub enum Wraps {
     Ephemeral,
 }
 
-/// How long to wait for what.
+/// How long to wait, for each kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// For the first event of a server, from the last sign of a request's own way: until then nobody knows
-    /// whether it is there. `None`: for ever.
+    /// For the first event of a server, since the request last made progress: until then nobody knows
+    /// whether the server exists. `None`: for ever.
     pub first: Option<Duration>,
-    /// For anything that belongs to a request: its response, a frame, progress. `None`: for as long as
-    /// `hard` says, since a tool that works may say nothing.
+    /// For any sign of life of a request: its response, a frame, progress. `None`: for as long as `hard`
+    /// says, since a tool that is at work may send nothing.
     pub soft: Option<Duration>,
     /// For a request's response, whatever progress it makes.
     pub hard: Option<Duration>,
@@ -51,8 +51,8 @@ pub struct Timeouts {
     pub learn: Duration,
     /// For a whole incoming transfer, from its `start`.
     pub transfer: Duration,
-    /// A response to a request that came in chunks is not sent sooner after the request's `end`: clients
-    /// of the TypeScript SDK expect it only once their relay has confirmed the `end`.
+    /// How long after its `end` a request in chunks is answered at the earliest: clients of the TypeScript
+    /// SDK expect the response only once their relay has confirmed the `end`.
     pub hold_response: Duration,
 }
 
@@ -124,7 +124,7 @@ pub struct Config {
     pub wraps: Wraps,
     /// The numbers that bound what peers can cause.
     pub limits: Limits,
-    /// How long to wait for what.
+    /// How long to wait, for each kind of event.
     pub timeouts: Timeouts,
     /// A message whose event would be larger is sent in chunks, if it can be.
     pub cut_above: usize,

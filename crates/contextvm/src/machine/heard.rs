@@ -20,7 +20,7 @@ pub struct Heard {
     pub created_at: u64,
 }
 
-/// What was found about an event.
+/// Whether an event is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     New,
@@ -75,7 +75,7 @@ impl HeardEvents {
         self.floor = self.floor.max(time);
     }
 
-    /// Judges an event, and remembers it if it is new. `now` in Unix seconds by our clock.
+    /// Checks an event, and remembers it if it is new. `now` is our clock in Unix seconds.
     pub(super) fn insert(&mut self, now: u64, event: Heard) -> Verdict {
         let time = event.created_at;
         if time > now.saturating_add(self.window) {
@@ -94,7 +94,7 @@ impl HeardEvents {
         Verdict::New
     }
 
-    /// Takes what a store kept.
+    /// Restores an entry that a store kept.
     pub(super) fn restore(&mut self, now: u64, event: Heard) {
         let oldest = now.saturating_sub(self.window);
         let time = event.created_at;
@@ -110,7 +110,7 @@ impl HeardEvents {
         }
     }
 
-    /// All that a store must keep; what only the window refuses is left out.
+    /// All that a store must keep, without what is refused by its age anyway.
     pub(super) fn all(&self) -> impl Iterator<Item = Heard> {
         let limit = |author: PublicKey, created_at| Heard {
             author,
@@ -118,7 +118,7 @@ impl HeardEvents {
             created_at,
         };
         let nobody = limit(PublicKey::from_byte_array([0; 32]), self.floor);
-        // By the time of the last event, so that the order is the same after a restart.
+        // Authors in the order of their last event, which stays the same after a restart.
         let authors = self.order.values();
         let authors = authors.filter_map(|key| Some((*key, self.authors.get(key)?)));
         let all = authors.flat_map(move |(key, author)| {
@@ -139,7 +139,7 @@ impl HeardEvents {
             ..Author::default()
         });
         self.count += usize::from(author.ids.insert((event.created_at, event.id)));
-        // No author takes more than a quarter: its own oldest go, and older ones are refused.
+        // No author uses more than a quarter: its own oldest ids are dropped, and older events refused.
         let share = (self.limit / 4).max(1);
         while let Some(&(time, id)) = author.ids.first()
             && (time < oldest || author.ids.len() > share)
@@ -150,7 +150,7 @@ impl HeardEvents {
                 author.floor = author.floor.max(time.saturating_add(1));
             }
         }
-        // Of one second all or none are remembered.
+        // Either all events of one second are remembered or none.
         while let Some(&(time, id)) = author.ids.first()
             && time < author.floor
         {
@@ -229,7 +229,7 @@ mod tests {
             let event = event(author, number, NOW.saturating_add_signed(-age));
             assert_eq!(heard.insert(NOW, event), verdict, "{author} {number} {age}");
         }
-        // What was heard is a duplicate as long as it is remembered, and too old thereafter.
+        // A known event is a duplicate as long as it is remembered, and too old afterwards.
         let first = event(1, 1, NOW);
         assert_eq!(heard.insert(NOW + 600, first), Verdict::Duplicate);
         assert_eq!(
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn what_is_too_much_is_refused_by_age_and_never_heard_again() {
         let mut heard = HeardEvents::new(600, 40);
-        // One author floods: it loses its own oldest, and others nothing.
+        // One author floods the table: only that author's own oldest events are dropped.
         let friend = event(9, 0, NOW);
         assert_eq!(heard.insert(NOW, friend), Verdict::New);
         for number in 0..1000 {
@@ -256,7 +256,7 @@ mod tests {
         }
         assert_eq!(heard.insert(NOW + 100, friend), Verdict::Duplicate);
 
-        // Many authors flood: who is heard all the while stays, nobody is heard twice.
+        // Many authors flood the table: an active author stays in it, and no event is accepted twice.
         for number in 0..200_u32 {
             let stranger = event(10 + number as u8, 5000 + number, NOW + 100);
             heard.insert(NOW + 100, stranger);

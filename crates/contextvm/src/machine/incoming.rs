@@ -114,7 +114,7 @@ impl Peer {
         }
         self.remember_event(key.clone(), context.event);
         if self.early.contains(&key) {
-            // Frames are not retransmitted: those that came before the `start` are lost.
+            // Frames are not sent again, so those that came before the `start` are lost.
             self.early.retain(|early| *early != key);
             self.link.abort(&key, "frames came before their start");
             let fault = FaultKind::OutOfOrder {

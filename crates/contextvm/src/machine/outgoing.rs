@@ -39,7 +39,7 @@ pub(crate) enum Purpose {
 pub(super) struct Reply {
     pub(super) event: EventId,
     pub(super) seal: Seal,
-    /// It is not sent sooner.
+    /// The earliest time to send it.
     pub(super) not_before: Option<Instant>,
 }
 
@@ -131,7 +131,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Gives a message to the link, at this time if it is yet to come.
+    /// Gives a message to the link, or delays it if this time has not come yet.
     fn queue_at(&mut self, now: Instant, at: Option<Instant>, tag: u64, shared: &mut Shared) {
         match at.filter(|at| *at > now) {
             Some(at) => {
@@ -141,7 +141,7 @@ impl Peer {
         }
     }
 
-    /// Gives the link the responses whose time has come; those that were cancelled meanwhile are gone.
+    /// Gives the link the delayed responses whose time has come, without those that were cancelled meanwhile.
     pub(super) fn queue_delayed(&mut self, now: Instant, shared: &mut Shared) {
         while let Some(&(at, tag)) = self.delayed.first()
             && at <= now
@@ -179,8 +179,8 @@ impl Peer {
         self.queue_at(now, at, tag, shared);
     }
 
-    /// A frame of the application for a stream (CEP-41) names the request by the token that the application
-    /// gave; the peer knows it by ours.
+    /// In a frame of a stream (CEP-41) the application names the request by its own token; replaces it by the
+    /// token that the peer knows.
     fn replace_given_token(&self, message: &mut Prepared) {
         let Some(about) = message.about.as_deref().filter(|_| message.is_progress()) else {
             return;
@@ -250,7 +250,7 @@ impl Peer {
         if out.message.kind != Kind::Request || out.token.is_none() || !large {
             return false;
         }
-        // A server of several versions of MCP is held to that of the first request.
+        // A server that speaks several versions of MCP then uses the one of its first request.
         let version = std::str::from_utf8(bytes).ok().and_then(mcp::version_meta);
         self.held.push(tag);
         if self.discovery == Discovery::NotStarted {
@@ -287,10 +287,10 @@ impl Peer {
 
     /// Gives a message to the link, once what must come before it is confirmed.
     ///
-    /// Notifications, and what is behind an unconfirmed one, keep their order; all others get a lane of
-    /// their own, so that they do not wait for each other's confirmation. A large message behind a
-    /// notification has a lane of its own, too, and waits outside of the order for what is before it: what
-    /// comes after it does not wait for its chunks.
+    /// Notifications, and messages behind an unconfirmed notification, keep their order; all others get a
+    /// lane of their own, so that they do not wait for each other's confirmation. A large message behind a
+    /// notification has a lane of its own, too: it waits until all before it is confirmed, and messages
+    /// after it do not wait for its chunks.
     pub(super) fn queue(&mut self, now: Instant, tag: u64, shared: &mut Shared) {
         let Some(out) = self.outgoing.get_mut(&tag) else {
             return;
@@ -336,7 +336,7 @@ impl Peer {
         }
     }
 
-    /// Gives the link the large messages that have no unconfirmed notification before them any longer.
+    /// Gives the link the large messages that no unconfirmed notification is before any longer.
     pub(super) fn queue_behind(&mut self, now: Instant, shared: &mut Shared) {
         let first = self.ordered.first().copied();
         let is_free = |last: u64| first.is_none_or(|first| last < first);
@@ -346,7 +346,7 @@ impl Peer {
         }
     }
 
-    /// It is confirmed, or will not be sent: those behind it need not wait for it any longer.
+    /// A message is confirmed, or will not be sent: those behind it need not wait for it any longer.
     fn left_order(&mut self, out: &mut Out) {
         if let Some(place) = out.ordered.take() {
             self.ordered.remove(&place);
@@ -469,8 +469,8 @@ impl Peer {
         }
     }
 
-    /// Gives a request that is sent again a new token, so that the receiver can tell the attempts apart.
-    /// A response keeps its token, which is the request's.
+    /// Gives a request that is sent again a new token, so that the receiver can tell the two attempts apart.
+    /// A response keeps the token of its request.
     fn renew_token(&mut self, out: &mut Out) -> bool {
         if out.message.kind != Kind::Request || !out.opened {
             return true;

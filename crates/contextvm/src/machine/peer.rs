@@ -78,7 +78,7 @@ pub(crate) struct Peer {
     pub(super) tokens: BTreeMap<String, String>,
     /// Requests from it, by id.
     pub(super) served: BTreeMap<String, Served>,
-    /// Those to it and from it that were cancelled, the oldest first; some may be answered since.
+    /// Cancelled requests to the peer and from it, the oldest first; some may have been answered since.
     pub(super) cancelled_asked: VecDeque<String>,
     pub(super) cancelled_served: VecDeque<String>,
     /// Transfers whose frames came before their `start`.
@@ -97,8 +97,8 @@ pub(crate) struct Peer {
     pub(super) behind: Vec<(u64, u64)>,
     pub(super) next_lane: u32,
     pub(super) next_tag: u64,
-    /// Counts what may have made a frame possible: messages given to the link, and those that failed and
-    /// stood before others.
+    /// Counts changes that may have made a frame possible: messages given to the link, and failed messages
+    /// that others waited behind.
     pub(super) queue_changes: u64,
 }
 

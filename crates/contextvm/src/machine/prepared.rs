@@ -48,7 +48,7 @@ impl Prepared {
         Self::outgoing_where(text, token, |_| true)
     }
 
-    /// The same; the token of a request that has none is added only if `adds` says so.
+    /// The same, except that a request without a token gets one only if `adds` says so.
     pub(crate) fn outgoing_where(
         text: Bytes,
         token: Option<&str>,

@@ -39,7 +39,7 @@ pub(crate) struct Asked {
     aborted: Option<(Instant, String)>,
     /// A stream that the peer opened under a token of ours was refused.
     stream_refused: bool,
-    /// The application cancelled it after it was sent. A response that comes all the same is delivered: the
+    /// The application cancelled it after it was sent. A response that still comes is delivered, since the
     /// application may wait for it.
     pub(super) cancelled: bool,
 }
@@ -58,7 +58,7 @@ impl Asked {
     ) -> Self {
         let (first, soft) = match purpose {
             Purpose::Discovery => (None, Some(timeouts.learn)),
-            // Who says how long a server may be silent means the first event, too.
+            // A configured limit on the server's silence applies to its first event, too.
             _ if timeouts.soft.is_some() => (None, timeouts.soft),
             _ => (timeouts.first, None),
         };
@@ -87,7 +87,7 @@ impl Asked {
         self.aborted = soon.map(|soon| (soon, reason));
     }
 
-    /// When it fails. `spoken`: the peer has sent an event.
+    /// When the request fails. `spoken`: the peer has sent an event.
     pub(super) fn deadline(&self, spoken: bool) -> Option<Instant> {
         let first = self.first.filter(|_| !spoken || self.no_token);
         let deadlines = [first, self.soft, self.hard].into_iter().flatten();
@@ -95,7 +95,7 @@ impl Asked {
         deadlines.map(|(at, _)| at).chain(aborted).min()
     }
 
-    /// Why it fails now that its deadline has passed.
+    /// Why the request fails now, if its deadline has passed.
     fn overdue(&self, now: Instant, spoken: bool) -> Option<Failure> {
         let due = |deadline: Option<(Instant, Duration)>| {
             deadline
@@ -140,9 +140,9 @@ impl Asked {
         event.is_none_or(|event| self.events.0 == Some(event) || self.events.1 == Some(event))
     }
 
-    /// The progress of a transfer as a progress notification for the application. MCP wants values that
-    /// increase. So what is sent counts up to -1: the server's own progress, which passes as it is,
-    /// mostly begins with 0 or 1. What is received goes on from there.
+    /// The progress of a transfer as a progress notification for the application. In MCP the values must
+    /// increase. So the bytes sent count up to -1, since the server's own progress, which is passed on
+    /// unchanged, mostly begins with 0 or 1. The bytes received continue from there.
     fn progress_of_transfer(&mut self, way: Way, done: u64, total: Option<u64>) -> Option<String> {
         let token = self.given.clone()?;
         #[expect(clippy::cast_precision_loss, reason = "progress for people")]
@@ -187,7 +187,7 @@ fn stream_abort(token: &str) -> String {
     )
 }
 
-/// A whole number is written as one.
+/// A number, written without a fraction if it is whole.
 fn number(value: f64) -> Option<Number> {
     if value.fract() == 0.0 && value.abs() < 9e15 {
         #[expect(
@@ -208,9 +208,9 @@ pub(crate) struct Served {
     pub(super) token: Option<String>,
     /// The form in which it came; the response takes the same.
     pub(super) seal: Seal,
-    /// The response is not sent sooner.
+    /// The earliest time to send the response.
     pub(super) not_before: Option<Instant>,
-    /// The peer cancelled it. The application may respond all the same.
+    /// The peer cancelled it. The application may still respond.
     pub(super) cancelled: bool,
 }
 
@@ -355,7 +355,7 @@ impl Peer {
             let Some(asked) = self.asked.get(&id) else {
                 continue;
             };
-            // Nobody may be waiting for it, unless its response had begun.
+            // The application may not wait for it any more, unless its response had begun.
             if asked.cancelled && !matches!(failure, Failure::Aborted { .. }) {
                 self.forget_request(&id);
                 continue;

@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) events: VecDeque<Event>,
     /// Frames that are sent outside of any link, such as a refusal to a key that is not in the table.
     pub(crate) notices: VecDeque<Publish>,
-    /// A relay accepted only smaller events: the caps of all links must be set again.
+    /// A relay refused larger events: the caps of all links must be set again.
     pub(crate) caps_changed: bool,
     /// Notifications of the application that could not be sent.
     pub(crate) lost: u64,

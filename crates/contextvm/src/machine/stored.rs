@@ -47,7 +47,7 @@ mod tests {
             (12, frame(12)),
             (12, "no JSON".to_owned()),
         ];
-        // As a relay sends them: those of one second, too, in some order.
+        // In the order in which a relay sends them: newest first, those of one second in any order.
         let mut arrivals: Vec<Arrival> = [6, 5, 3, 4, 2, 1, 0]
             .map(|at: usize| Arrival {
                 from: PublicKey::from_byte_array([1; 32]),

@@ -93,7 +93,7 @@ impl InboundMessage {
     }
 }
 
-/// What happened.
+/// An event for the caller.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -115,7 +115,7 @@ pub enum Event {
     },
     /// A relay has accepted a sent message in full.
     Sent {
-        /// To whom.
+        /// The receiver.
         peer: PublicKey,
         /// The message.
         id: SendId,
@@ -123,7 +123,7 @@ pub enum Event {
     /// A sent message failed, or a request got no response. A request that failed is answered with an
     /// error here, and a response is replaced by an error to the peer; a notification is lost.
     Failed {
-        /// To whom.
+        /// The receiver.
         peer: PublicKey,
         /// The message.
         id: SendId,
@@ -141,14 +141,14 @@ pub enum Event {
     },
     /// A peer announced features.
     Learned {
-        /// Who.
+        /// The peer.
         peer: PublicKey,
         /// All that is known about it now.
         learned: Learned,
     },
     /// A peer was evicted because the table is full. Its next event makes a new peer of it.
     Gone {
-        /// Who.
+        /// The peer.
         peer: PublicKey,
     },
 }

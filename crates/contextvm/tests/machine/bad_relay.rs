@@ -1,4 +1,4 @@
-//! A relay that delays, doubles and reorders.
+//! Machines over a simulated relay that delays, duplicates and reorders events.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ fn only_a_displaced_start_or_end_fails_a_transfer_and_both_sides_hear_of_it_at_o
     let (mut whole, mut failed) = (0, 0);
     for seed in seeds() {
         let mut sim = Sim::new(seed, weather(true), vec![config(seed), config(seed)]);
-        // So that something is known of the server.
+        // A first request, so that the client knows what the server supports.
         sim.send(1, 0, &call(0, "", 1));
         let calls = calls(seed);
         let mut ended = 0;
@@ -145,7 +145,7 @@ fn only_a_displaced_start_or_end_fails_a_transfer_and_both_sides_hear_of_it_at_o
         for (at, who, event) in &sim.news {
             let wrong = match event {
                 Event::Failed { .. } => true,
-                // An upload fails at the server, an answer at the client: that is the other word on it.
+                // A failed upload is reported at the server by this event, everything else by `Failed`.
                 Event::TransferFailed { .. } => *who == 0,
                 _ => false,
             };
@@ -159,7 +159,7 @@ fn only_a_displaced_start_or_end_fails_a_transfer_and_both_sides_hear_of_it_at_o
             assert!(soon, "seed {seed}: {at:?} {event:?} {displaced:?}");
         }
         sim.assert_clean(&format!("seed {seed}"));
-        // The words on the last of them may have come since.
+        // Reports on the last failures may have come meanwhile.
         let late = sim.news.iter().filter(|(_, who, event)| {
             *who == 0 && matches!(event, Event::Failed { .. } | Event::TransferFailed { .. })
         });
@@ -178,7 +178,7 @@ fn only_a_displaced_start_or_end_fails_a_transfer_and_both_sides_hear_of_it_at_o
     );
 }
 
-/// Transfers whose start or end was out of place: when that could be seen first, and the token.
+/// Transfers whose start or end was out of order: when this could be noticed first, and the token.
 fn displaced(sim: &Sim) -> Vec<(Duration, String)> {
     let mut transfers: std::collections::BTreeMap<_, Vec<(String, Duration)>> =
         std::collections::BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What real peers are known to do wrong, played by peers without a machine of ours.
+//! Known defects of existing implementations, played by scripted peers.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) fn frames(token: &str, message: &str, size: usize, first: u64) -> Vec
     all
 }
 
-/// 1. A client that never waits for leave: its chunks have the later numbers, and come before our accept.
+/// 1. A client that never waits for `accept`: its chunks have later numbers, and come before our `accept`.
 #[test]
 fn a_client_that_does_not_wait_for_leave() {
     let mut sim = Sim::new(1, Weather::CALM, vec![plain()]);
@@ -56,7 +56,7 @@ fn a_client_that_does_not_wait_for_leave() {
     let hello = vec![vec!["support_oversized_transfer".to_owned()]];
     let mut last = None;
     for (number, frame) in frames("1", &message, 9_000, 3).iter().enumerate() {
-        // Nothing of ours is read in between.
+        // The client sends all frames without reading ours.
         last = Some(sim.inject(key(1), 0, frame, if number == 0 { &hello } else { &[] }));
     }
     let (_, from, heard) = sim.run(LONG).unwrap();
@@ -71,13 +71,13 @@ fn a_client_that_does_not_wait_for_leave() {
     );
 }
 
-/// A server without a machine: what it keeps of a client's frames.
+/// A scripted server: what it remembers of the frames of clients.
 #[derive(Default)]
 struct RealServer {
-    /// Transfers by token alone, whoever sent them: (chunks that came, bytes).
+    /// Transfers by token alone, as this server mixes up clients: (sender, chunks that came, text).
     open: std::collections::BTreeMap<String, (PublicKey, u64, String)>,
     introduced: bool,
-    /// It leaves clients alone that it knows: no leave, no introduction.
+    /// The server sends nothing to clients that it knows: no `accept`, no discovery tags.
     knows_us: bool,
     failed: Vec<String>,
     /// Assembled messages.
@@ -85,7 +85,7 @@ struct RealServer {
 }
 
 impl RealServer {
-    /// Takes an event of a client's and says what the server would publish to it: (text, tags).
+    /// Handles an event of a client; returns what the server publishes to it: (text, tags).
     fn take(&mut self, seen: &Seen) -> Vec<(String, Vec<Vec<String>>)> {
         let hello = vec!["support_oversized_transfer".to_owned()];
         let introduce = |introduced: &mut bool, knows_us: bool| {
@@ -133,7 +133,7 @@ impl RealServer {
                 if *from != seen.from {
                     self.failed.push(format!("{token} mixes two clients"));
                 }
-                // Defect 2: counted from the wrong slot, a layout with leave runs out of its window.
+                // Defect 2: it counts wrongly, so chunks numbered after an `accept` exceed the window.
                 if progress == 3 && *count == 0 {
                     *count = 1_000;
                 }
@@ -163,9 +163,9 @@ impl RealServer {
     }
 }
 
-/// Runs clients of ours against such a server until nothing more happens.
+/// Runs our clients against such a server until nothing more happens.
 fn against(server: &mut RealServer, sim: &mut Sim) -> Vec<(usize, String)> {
-    // The place of the server is nobody's: what goes there is on the tape.
+    // No machine has the server's key: events to it are only recorded.
     let place = std::mem::replace(&mut sim.keys[0], key(99));
     let (mut read, mut got) = (sim.tape.len(), Vec::new());
     loop {
@@ -199,7 +199,7 @@ fn upload(sim: &mut Sim, client: usize, id: u64) {
     sim.machines[client].send(now, key(0), message).unwrap();
 }
 
-/// 2. A server that cannot take more than 21 chunks after an accept: we learn first and go direct.
+/// 2. A server that takes no more than 21 chunks after an `accept`: we learn its support before we send.
 #[test]
 fn a_server_that_fails_uploads_with_leave() {
     let mut sim = Sim::new(1, Weather::CALM, vec![plain(), plain()]);
@@ -212,7 +212,7 @@ fn a_server_that_fails_uploads_with_leave() {
         [(1, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned())]
     );
     assert!(server.whole[0].1.len() > 1_500_000);
-    // The check can fail: unasked, in the layout with leave, it does.
+    // Without learning first, in the numbering after an `accept`, the server fails: so the check can fail.
     let config = plain().with(|config| config.unasked = true);
     sim.restart_client(1, config, None);
     upload(&mut sim, 1, 2);
@@ -223,7 +223,7 @@ fn a_server_that_fails_uploads_with_leave() {
     );
 }
 
-/// 3. A server that knows our key from before says nothing: no leave, no introduction.
+/// 3. A server that knows our key from before sends neither `accept` nor discovery tags.
 #[test]
 fn a_server_that_knew_us_before_is_not_waited_for() {
     let mut sim = Sim::new(1, Weather::CALM, vec![plain(), plain()]);
@@ -242,7 +242,7 @@ fn a_server_that_knew_us_before_is_not_waited_for() {
         "{:?}: nobody waited for leave",
         sim.now
     );
-    // With a key that nobody can know, silence means that it cannot: then leave is waited for.
+    // With a key that no server can know, silence means no support: then we wait for `accept`.
     let config = plain().with(|config| config.fresh_key = true);
     sim.restart_client(1, config, None);
     upload(&mut sim, 1, 2);
@@ -259,7 +259,7 @@ fn a_server_that_knew_us_before_is_not_waited_for() {
     );
 }
 
-/// 3, seen from the other side: a client that always waits for leave gets it from our server, known or not.
+/// 3, the other way: a client that always waits for `accept` gets it from our server, known or not.
 #[test]
 fn a_client_that_waits_for_leave_again_and_again() {
     let mut sim = Sim::new(1, Weather::CALM, vec![plain()]);
@@ -284,7 +284,7 @@ fn a_client_that_waits_for_leave_again_and_again() {
     }
 }
 
-/// 4. A server that tells transfers apart by their tokens alone: ours differ whoever sends them.
+/// 4. A server that tells transfers apart by their tokens alone: each of our clients uses different tokens.
 // CEP22-6
 #[test]
 fn a_server_that_mixes_up_clients_with_one_token() {
@@ -308,7 +308,7 @@ fn a_server_that_mixes_up_clients_with_one_token() {
         .collect();
     assert_eq!(answers.len(), 2, "{got:?}");
     assert_eq!(server.whole.len(), 2);
-    // And our own server keeps such clients apart although their tokens are the same.
+    // Our own server keeps clients apart even if their tokens are the same.
     let mut sim = Sim::new(1, Weather::CALM, vec![plain()]);
     let (one, two) = (call(1, &text(0, 50_000), 1), call(1, &text(1, 50_000), 1));
     let (first, second) = (frames("1", &one, 9_000, 2), frames("1", &two, 9_000, 2));
@@ -327,8 +327,8 @@ fn a_server_that_mixes_up_clients_with_one_token() {
     );
 }
 
-/// 5. A peer whose seal holds 65,535 bytes: no text of ours is longer, whatever the relays take.
-// The simulation measures each.
+/// 5. A peer that can decrypt at most 65,535 bytes: none of our texts is longer, whatever the relays accept.
+// The simulation checks this for each event.
 #[test]
 fn a_peer_whose_seal_is_small() {
     let config = Config::default().with(|config| {

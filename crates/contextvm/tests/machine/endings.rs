@@ -1,4 +1,4 @@
-//! Timeouts, cancelled requests, and messages that stay too large, one case each.
+//! Timeouts, cancelled requests, and messages that remain too large.
 
 use std::time::Duration;
 
@@ -33,10 +33,10 @@ fn a_request_without_an_answer_ends_and_frames_hold_it_up() {
     let (to, _, cancelled) = sim.run(LONG).unwrap();
     assert_eq!(to, 0);
     assert!(cancelled.contains("notifications/cancelled"), "{cancelled}");
-    // The server's late answer is an answer to nothing.
+    // The server's late answer belongs to no open request any more; sending it is no error.
     let late = answer_to(&mut sim, key(1), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     assert!(late.is_ok(), "{late:?}");
-    // Signs of life put the end off, but not for ever.
+    // Progress puts off the timeout, but not for ever.
     sim.send(1, 0, &call(2, "x", 1));
     let begun = sim.now;
     let (_, _, heard) = sim.run(LONG).unwrap();
@@ -68,7 +68,7 @@ fn a_server_that_does_not_accept_gets_no_chunks() {
     config.timeouts.learn = Duration::from_secs(3);
     config.fresh_key = true;
     let mut sim = pair(plain(), config);
-    // The server is away: nobody answers.
+    // No machine has the server's key: nobody answers.
     sim.keys[0] = key(77);
     let to = key(0);
     let message = Prepared::outgoing(call(1, &text(0, 100_000), 1).into(), Some("t")).unwrap();
@@ -89,7 +89,7 @@ fn a_server_that_does_not_accept_gets_no_chunks() {
         .filter_map(|seen| seen.frame_type())
         .collect();
     assert_eq!(kinds, ["start", "abort"]);
-    // Unasked is something that one must want.
+    // With `unasked` the chunks are sent without `accept`.
     let mut config = plain();
     config.unasked = true;
     sim.restart_client(1, config, None);
@@ -124,12 +124,12 @@ fn nothing_is_further_ahead_than_a_receiver_can_put_in_order() {
         let frame: Value = serde_json::from_str(content).unwrap();
         frame["params"]["progress"].as_u64().unwrap()
     };
-    // The start alone, then the first chunk alone, then as many as may be missing.
+    // The start alone, then the first chunk alone, then as many as a receiver can put in order.
     for expected in [1..2, 2..3, 3..24] {
         let out: Vec<_> = std::iter::from_fn(|| machine.poll_publish(now)).collect();
         let numbers: Vec<u64> = out.iter().map(|publish| number(&publish.content)).collect();
         assert_eq!(numbers, expected.collect::<Vec<u64>>());
-        // The third stays unconfirmed, whatever follows it.
+        // Chunk 3 stays unconfirmed.
         for publish in out.iter().filter(|publish| number(&publish.content) != 3) {
             machine.handle_sent(now, publish.id, breakbulk_link::Sent::Ok);
         }
@@ -146,7 +146,7 @@ fn a_cancelled_request_stops_on_both_sides() {
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
     let mut sim = pair(plain(), plain());
     exchange(&mut sim, &call(1, "x", 1));
-    // While it is on its way up: the abort says it all.
+    // Cancelled while the request is being sent: the abort tells the server.
     sim.weather.delay = Duration::from_secs(1);
     sim.send(1, 0, &call(2, &text(0, 3_000_000), 1));
     sim.run(sim.now + Duration::from_secs(3));
@@ -156,7 +156,7 @@ fn a_cancelled_request_stops_on_both_sides() {
         assert!(message.contains("cancelled"), "{message}");
         errors += usize::from(to == 1 && message.contains(r#""id":2,"error""#));
     }
-    // The server never has all of it, so the caller hears of it from this side.
+    // The server never gets the whole request, so the client itself reports the error.
     assert_eq!(errors, 1);
     let aborts = |sim: &Sim| {
         let aborts = sim
@@ -167,7 +167,7 @@ fn a_cancelled_request_stops_on_both_sides() {
     };
     assert_eq!(aborts(&sim), 1);
     sim.assert_clean("cancelled upload");
-    // While the answer is on its way down.
+    // Cancelled while the answer is being sent.
     sim.send(1, 0, &call(2, "x", 3_000_000));
     let (_, _, heard) = sim.run(LONG).unwrap();
     answer(&mut sim, &reply(&heard, 0));
@@ -198,13 +198,13 @@ fn the_response_to_a_cancelled_request_is_delivered() {
         let (_, _, heard) = sim.run(LONG).unwrap();
         sim.send(1, 0, &cancel);
         assert_eq!(sim.run(LONG).unwrap().2, cancel);
-        // Whether it is still answered nobody knows: it counts as open on neither side.
+        // It is unknown whether an answer will come: the request counts as open on neither side.
         sim.assert_clean("cancelled");
         answer(&mut sim, &reply(&heard, 0));
         let (to, _, got) = sim.run(LONG).unwrap();
         assert_eq!((to, got), (1, reply(&heard, 0)));
     }
-    // Most are never answered: they are remembered in a bounded number, and an id may come again.
+    // Most are never answered: a bounded number is remembered, and an id may be used again.
     for id in 10..200 {
         sim.send(1, 0, &call(id, "x", 1));
         sim.run(LONG).unwrap();
@@ -249,7 +249,7 @@ fn what_a_relay_finds_too_large_is_sent_once_more_in_smaller_pieces() {
     let kinds: Vec<&str> = down.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["start", "abort", "start", "end"]);
     assert_eq!(down[0].1, down[2].1, "an answer keeps the request's");
-    // What was found out is remembered.
+    // The smaller size is remembered.
     sim.tape.clear();
     exchange(&mut sim, &call(3, &text(0, 200_000), 200_000));
     assert!(
@@ -265,7 +265,7 @@ fn what_stays_too_large_is_an_error_and_never_silence() {
     let mut sim = pair(plain(), plain());
     exchange(&mut sim, &call(1, "x", 1));
     sim.weather.event_max = 10_000;
-    // An answer.
+    // An answer that is too large.
     sim.send(1, 0, &call(2, "x", 200_000));
     let (_, _, heard) = sim.run(LONG).unwrap();
     answer(&mut sim, &reply(&heard, 0));
@@ -276,7 +276,7 @@ fn what_stays_too_large_is_an_error_and_never_silence() {
         "{error}"
     );
     assert!(error.contains(r#""reason":"messageTooLarge""#), "{error}");
-    // A request.
+    // A request that is too large.
     sim.send(1, 0, &call(3, &text(0, 200_000), 1));
     let (to, _, error) = sim.run(LONG).unwrap();
     assert_eq!(to, 1);
@@ -284,7 +284,7 @@ fn what_stays_too_large_is_an_error_and_never_silence() {
         error.contains(r#""id":3,"error":{"code":-32011"#),
         "{error}"
     );
-    // A notification has nobody who waits: the application is told.
+    // Nobody waits for an answer to a notification, so the sending application gets an event.
     let note = format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"data":"{}"}}}}"#,
         text(0, 100_000)

@@ -1,4 +1,4 @@
-//! What others can do to a server: their transfer fails, with a word that says why, and nobody else's.
+//! Misbehaving clients of a server: only their own transfers fail, and they are told why.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn aborts(sim: &Sim, to: u64) -> Vec<String> {
     aborts.map(|seen| reason(&seen.content)).collect()
 }
 
-/// An honest client is served, whatever happened.
+/// Checks that an honest client is still served.
 fn serves(sim: &mut Sim) {
     let request = call(1, &text(0, 120_000), 120_000);
     sim.send(1, 0, &request);
@@ -258,7 +258,7 @@ fn tokens_of_others_are_worth_nothing() {
 fn ten_thousand_keys_take_bounded_memory_and_nobodys_place() {
     let mut sim = sim();
     serves(&mut sim);
-    // A known client is in the middle of a transfer of its own.
+    // An honest client is in the middle of a transfer.
     let message = r#"{"jsonrpc":"2.0","id":9,"method":"m","params":{}}"#;
     let (one, two) = message.split_at(20);
     let known = key(7);
@@ -278,7 +278,7 @@ fn ten_thousand_keys_take_bounded_memory_and_nobodys_place() {
         let stats = sim.machines[0].stats();
         assert!(stats.peers <= 64, "{stats:?}");
         assert!(stats.memory < 1 << 20, "{stats:?}");
-        // Nobody waits for what they would say.
+        // The aborts to these clients need not be delivered one by one.
         if number % 100 == 0 {
             sim.run(sim.now + Duration::from_millis(1));
         }
@@ -307,7 +307,7 @@ fn strangers_with_open_requests_leave_room_for_known_keys() {
         it.limits = config().limits.with(|it| it.peers = 8);
     });
     let mut sim = Sim::new(5, Weather::CALM, vec![server, config()]);
-    // A request without an answer holds its place in the table.
+    // An unanswered request keeps its peer in the table.
     let request = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
     for number in 0..100 {
         sim.inject(key(1_000 + number), 0, request, &[]);
@@ -337,7 +337,7 @@ fn a_flood_of_frames_is_no_flood_of_answers() {
     sim.assert_clean("flood");
 }
 
-/// Others are more active, and are no strangers either.
+/// A client with an open request stays in the table, even if others are more active.
 // CEP22-10
 #[test]
 fn who_waits_for_an_answer_keeps_its_place() {
@@ -360,7 +360,7 @@ fn who_waits_for_an_answer_keeps_its_place() {
     assert_eq!(sim.tape.last().unwrap().to, key(7));
 }
 
-/// No relay takes an event: a request is answered here, and what cannot be answered is told.
+/// No relay accepts an event: a request fails with an error, other messages with an event.
 #[test]
 fn what_no_relay_takes_is_lost_and_told() {
     let plain = || Config::default().with(|config| config.encryption = Encryption::Disabled);
@@ -384,7 +384,7 @@ fn what_no_relay_takes_is_lost_and_told() {
         sim.failed(1),
         Some((Kind::Request, Failure::Unsent(SendError::Lost)))
     );
-    // A response, and the error in its place, reach nobody: its sender is told.
+    // Neither the response nor the error in its place arrives: the sending application gets an event.
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
     assert_eq!(say(&mut sim, 0, 1, answer), None);
     assert_eq!(

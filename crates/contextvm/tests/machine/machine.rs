@@ -1,4 +1,4 @@
-//! Tags, references, learning and what may be sent, one case each.
+//! Tags, references between events, learning, and which messages may be sent.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) fn answer_to(
     sim.machines[0].send(now, client, message)
 }
 
-/// A whole exchange: the request as the server saw it, and the answer as the client did.
+/// A whole exchange: returns the request as the server got it, and the answer as the client did.
 pub(crate) fn exchange(sim: &mut Sim, request: &str) -> (String, String) {
     sim.send(1, 0, request);
     let (to, _, heard) = sim.run(LONG).unwrap();
@@ -63,7 +63,7 @@ fn the_first_event_introduces_and_answers_name_the_request() {
     assert_eq!((first.e(), second.e()), (None, None));
     assert_eq!(reply1.e(), Some(first.id.to_hex().as_str()));
     assert_eq!(reply2.e(), Some(second.id.to_hex().as_str()));
-    // A new session of the same client is introduced to again.
+    // A new session of the same client gets the discovery tags again.
     let initialize = r#"{"jsonrpc":"2.0","id":9,"method":"initialize","params":{}}"#;
     sim.send(1, 0, initialize);
     sim.run(LONG).unwrap();
@@ -153,7 +153,7 @@ fn an_unknown_server_is_asked_before_a_large_upload() {
     sim.assert_clean("asked");
 }
 
-/// The first request decides which version of MCP a server of several speaks.
+/// A server that speaks several versions of MCP uses the one of the first request.
 // PROG-9
 #[test]
 fn an_unknown_server_is_asked_in_the_version_of_the_request() {
@@ -234,7 +234,7 @@ fn frames_go_up_as_progress_under_the_applications_token() {
     sim.assert_clean("progress");
 }
 
-/// The server's own values and totals pass as they are, whatever was told of the upload before.
+/// The server's own progress passes unchanged, whatever was reported of the upload before.
 // CEP22-6
 #[test]
 fn a_servers_progress_passes_unchanged() {
@@ -274,7 +274,7 @@ fn a_servers_progress_passes_unchanged() {
             };
             answer_to(&mut sim, key(1), &with(&token.to_string())).unwrap();
             let (to, _, up) = sim.run(LONG).unwrap();
-            // The last progress of the upload may still come in between.
+            // The last progress of the upload may come before it.
             let (to, up) = match up.contains("bytes\"") {
                 true => sim.run(LONG).map(|(to, _, up)| (to, up)).unwrap(),
                 false => (to, up),
@@ -287,7 +287,7 @@ fn a_servers_progress_passes_unchanged() {
 // CEP22-2
 #[test]
 fn without_a_token_or_support_one_event_up_to_the_cap_else_an_error() {
-    // The client does not say that it can: it has no machine.
+    // This client is scripted and announces no support for chunks.
     let mut sim = Sim::new(1, Weather::CALM, vec![plain()]);
     let client = key(5);
     let ask = |sim: &mut Sim, id: u64, token: bool, size: usize| {
@@ -340,7 +340,7 @@ fn an_answer_to_an_older_request_is_not_taken_for_this_one() {
     assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
     log.assert_line(Level::DEBUG, &["response dropped", "id=1"]);
     log.assert_quiet();
-    // Without a reference the id decides; from another key nothing counts.
+    // Without a reference the id decides; a response from another key is ignored.
     sim.inject(key(9), 1, text, &[]);
     assert!(sim.run(sim.now + Duration::from_secs(1)).is_none());
     sim.inject(key(0), 1, text, &[]);
@@ -357,7 +357,7 @@ fn sealed_and_bare() {
         })
     };
     use Encryption::{Disabled, Optional, Required};
-    // (server, client, how the first request goes, how the second goes)
+    // (server, client, form of the first request, form of the second)
     for (server, client, wraps, first, second) in [
         (Optional, Disabled, Wraps::Any, Seal::Plain, Seal::Plain),
         (
@@ -397,19 +397,19 @@ fn sealed_and_bare() {
         assert!(seals[2..].iter().all(|seal| *seal == second), "{seals:?}");
         sim.assert_clean("seals");
     }
-    // A bare request to a server that wants a seal is refused, not ignored.
+    // An unencrypted request to a server that requires encryption is answered with an error.
     let mut sim = pair(config(Required, Wraps::Any), config(Disabled, Wraps::Any));
     sim.send(1, 0, &call(1, "x", 1));
     let (to, _, error) = sim.run(LONG).unwrap();
     assert_eq!(to, 1);
     assert!(error.contains("encryptionRequired"), "{error}");
-    // So is a sealed one to a server that opens none.
+    // So is an encrypted one to a server that disables encryption.
     let mut sim = pair(config(Disabled, Wraps::Any), config(Required, Wraps::Any));
     sim.send(1, 0, &call(1, "x", 1));
     let (to, _, error) = sim.run(LONG).unwrap();
     assert_eq!(to, 1);
     assert!(error.contains("encryptionDisabled"), "{error}");
-    // And a client that wants one takes no bare answer.
+    // A client that requires encryption ignores an unencrypted answer.
     let mut sim = pair(config(Optional, Wraps::Any), config(Required, Wraps::Any));
     sim.send(1, 0, &call(1, "x", 1));
     sim.run(LONG).unwrap();
@@ -424,7 +424,7 @@ fn only_those_on_the_list_are_heard() {
     server.allowed = Some(BTreeSet::from([key(1)]));
     let mut sim = Sim::new(1, Weather::CALM, vec![server, plain(), plain()]);
     exchange(&mut sim, &call(1, "x", 1));
-    // The others are told, once a second; and they take no place.
+    // Other keys get an error, once a second, and take no place in the table.
     let mut answers = 0;
     for id in 1..=6 {
         sim.send(2, 0, &call(id, "x", 1));
@@ -459,9 +459,9 @@ fn limits_on_requests_are_told() {
         heard += 1;
     }
     assert_eq!(heard, 2);
-    // Its client is told, and nobody else.
+    // Only the client is told.
     log.assert_quiet();
-    // The same id twice is told apart from a new one.
+    // A second request with the id of an open one is refused.
     let twice = Prepared::outgoing(call(1, "x", 1).into(), Some("t2")).unwrap();
     let now = sim.time();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The deciding part of ContextVM, on a clock that jumps.
+//! Tests of the state machine of ContextVM, on a simulated clock.
 //!
 //! `BREAKBULK_RELAY_SEEDS=500` runs more seeds, `BREAKBULK_RELAY_SEED=17` that one alone.
 

@@ -1,4 +1,4 @@
-//! Machines, a relay between them and a clock that jumps.
+//! A simulation: machines, a relay between them, and a clock that jumps to the next event.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use breakbulk_link::{Random, Sent};
 /// What the relay does to events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
-    /// An event takes up to this long until the relay has it.
+    /// An event takes up to this long to reach the relay.
     pub(crate) delay: Duration,
-    /// So many bytes of events of one machine pass in a second.
+    /// This many bytes of one machine's events pass in a second.
     pub(crate) pace: Option<u64>,
-    /// So many of a hundred arrive twice.
+    /// This many percent of the events arrive twice.
     pub(crate) doubled: u64,
-    /// Openings, last chunks and closings are confirmed before they are passed on, which takes up to
-    /// `delay` then.
+    /// A start, a last chunk and an end are confirmed at once, although passing them on takes up to
+    /// `delay`.
     pub(crate) hasty: bool,
     /// Larger events are refused.
     pub(crate) event_max: usize,
-    /// Every event is refused, for another reason than its size.
+    /// Every event is refused, for a reason other than its size.
     pub(crate) closed: bool,
 }
 
@@ -38,7 +38,7 @@ impl Weather {
     };
 }
 
-/// An event as the relay saw it.
+/// An event that was published.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) from: PublicKey,
@@ -84,11 +84,11 @@ pub(crate) struct Sim {
     pub(crate) machines: Vec<Machine>,
     pub(crate) keys: Vec<PublicKey>,
     pub(crate) weather: Weather,
-    /// All that was published, in order.
+    /// All events that were published, in order.
     pub(crate) tape: Vec<Seen>,
-    /// All that happened but messages: (when, to whom, what).
+    /// All events of the machines except messages: (when, at which machine, event).
     pub(crate) news: Vec<(Duration, usize, Event)>,
-    /// Messages that nobody took yet: (to whom, from whom, text).
+    /// Messages that no test has taken yet: (receiving machine, sender, text).
     pub(crate) inbox: VecDeque<(usize, PublicKey, String)>,
     base: Instant,
     random: Random,
@@ -96,11 +96,11 @@ pub(crate) struct Sim {
     count: u64,
     /// Chunks that are still to come.
     left: BTreeMap<String, u64>,
-    /// Until when the way from each machine to the relay is busy.
+    /// Until when the path from each machine to the relay is busy.
     busy: Vec<Duration>,
 }
 
-/// A key that names itself.
+/// A key that shows its number.
 pub(crate) fn key(number: u64) -> PublicKey {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&number.to_be_bytes());
@@ -141,7 +141,7 @@ impl Sim {
         }
     }
 
-    /// A client in the place of another, with what it knows.
+    /// Replaces a client by a new one that knows this about its server.
     pub(crate) fn restart_client(
         &mut self,
         index: usize,
@@ -161,7 +161,7 @@ impl Sim {
         1_700_000_000 + self.now.as_secs()
     }
 
-    /// A client sends; its token is as the asynchronous face would make it.
+    /// A client sends a message, with a token as the endpoint would make it.
     pub(crate) fn send(&mut self, from: usize, to: usize, text: &str) {
         let token = format!("{:032x}", self.random.next());
         let message = Prepared::outgoing(text.to_owned().into(), Some(&token)).unwrap();
@@ -169,7 +169,7 @@ impl Sim {
         self.machines[from].send(now, to, message).unwrap();
     }
 
-    /// Somebody who has no machine says something.
+    /// Delivers an event of a peer that has no machine.
     pub(crate) fn inject(
         &mut self,
         from: PublicKey,
@@ -199,7 +199,7 @@ impl Sim {
         EventId::from_byte_array(id)
     }
 
-    /// Until a message came, or nothing more happens before `until`.
+    /// Runs until a message arrives, or until no more happens before `until`.
     pub(crate) fn run(&mut self, until: Duration) -> Option<(usize, PublicKey, String)> {
         loop {
             self.collect();
@@ -234,7 +234,7 @@ impl Sim {
         }
     }
 
-    /// Takes what the machines have: events, plans, and what they publish.
+    /// Takes the machines' events and planning jobs, and publishes what they send.
     fn collect(&mut self) {
         loop {
             let mut idle = true;
@@ -244,7 +244,7 @@ impl Sim {
                     self.publish(index, publish);
                     idle = false;
                 }
-                // Making frames may bring work on messages that are due.
+                // Making frames may require the planning of the next messages.
                 while let Some((peer, job)) = self.machines[index].poll_plan() {
                     self.machines[index].handle_planned(now, peer, job.run());
                     idle = false;
@@ -349,7 +349,7 @@ impl Sim {
         self.queue.insert((at, self.count), action);
     }
 
-    /// The last message of a machine that failed: which kind it was, and why.
+    /// The last failed message of a machine: its kind, and why.
     pub(crate) fn failed(&self, who: usize) -> Option<(Kind, Failure)> {
         let mut news = self.news.iter().rev();
         news.find_map(|(_, whose, event)| match event {
@@ -358,9 +358,9 @@ impl Sim {
         })
     }
 
-    /// Nothing stays behind: no memory, no table entry.
+    /// Checks that no memory and no request is left.
     pub(crate) fn assert_clean(&mut self, context: &str) {
-        // What is still on its way may come and go.
+        // Frames that are on their way may still arrive.
         while self.run(self.now + Duration::from_secs(3)).is_some() {}
         for machine in &self.machines {
             let stats = machine.stats();
@@ -379,7 +379,7 @@ impl Sim {
     }
 }
 
-/// Bytes of the signed event around a message, sealed where it is.
+/// Bytes of the signed event around a message, including its gift wrap.
 pub(crate) fn event_bytes(publish: &Publish) -> usize {
     let hex = "0".repeat(64);
     let around = |kind: u16, tags: &[Vec<String>], content: usize| {
@@ -414,7 +414,7 @@ pub(crate) fn text(kind: u64, size: usize) -> String {
     unit.repeat(size / unit.len() + 1)
 }
 
-/// A call that carries a text.
+/// A request that carries a text and asks for `answer` bytes.
 pub(crate) fn call(id: u64, data: &str, answer: usize) -> String {
     let data = serde_json::Value::from(data);
     format!(
@@ -422,7 +422,7 @@ pub(crate) fn call(id: u64, data: &str, answer: usize) -> String {
     )
 }
 
-/// The answer to such a call: `answer` bytes, and how long the call's text was.
+/// The response to such a request: as many bytes as it asks for, and the length of its text.
 pub(crate) fn reply(request: &str, kind: u64) -> String {
     let request: serde_json::Value = serde_json::from_str(request).unwrap();
     if request["method"] == "ping" {

@@ -1,4 +1,4 @@
-//! How many events a message takes, and that none is too large.
+//! How many events a message takes, and that no event is too large.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn upload(
     sim
 }
 
-/// The relay of the simulation refuses what is too large, which would show as an abort.
+/// The simulated relay refuses an event that is too large, which would lead to an abort.
 #[test]
 fn no_event_is_over_the_cap_and_no_seal_over_its_own_limit() {
     for encryption in [Encryption::Disabled, Encryption::Required] {
@@ -118,7 +118,7 @@ fn what_no_seal_holds_is_refused_with_its_own_size() {
     );
 }
 
-/// CEP-22's limit for a receiver that told none, in both directions.
+/// The limit of CEP-22 for a receiver that announced none, in both directions.
 #[test]
 fn a_message_over_100_mib_is_refused_before_it_is_sent() {
     let plain = || Config::default().with(|config| config.encryption = Encryption::Disabled);
@@ -129,13 +129,13 @@ fn a_message_over_100_mib_is_refused_before_it_is_sent() {
     let mut sim = Sim::new(1, Weather::CALM, vec![plain(), plain()]);
     sim.restart_client(1, plain(), Some(learned));
     let limit = 100 << 20;
-    // A request: its caller gets the error.
+    // A request: the application gets the error.
     sim.send(1, 0, &call(1, &"x".repeat(limit), 1));
     let (to, _, request_error) = sim.run(Duration::from_secs(60)).unwrap();
     assert_eq!(to, 1);
     let (kind, failure) = sim.failed(1).unwrap();
     assert_eq!((kind, failure.reason()), (Kind::Request, "messageTooLarge"));
-    // A response: the error goes to the client in its place.
+    // A response: the client gets an error in its place.
     sim.send(1, 0, &call(2, "x", 1));
     sim.run(Duration::from_secs(60)).unwrap();
     let large = format!(
@@ -160,12 +160,12 @@ fn a_message_over_100_mib_is_refused_before_it_is_sent() {
         let words = error["error"]["message"].as_str().unwrap();
         assert!(words.contains(&limit.to_string()), "{words}");
     }
-    // Nothing of either was sent.
+    // No frame of either was sent.
     assert!(sim.tape.iter().all(|seen| seen.frame_type().is_none()));
     sim.assert_clean("over 100 MiB");
 }
 
-/// 24 MB each way over 1.5 Mbit/s, plain and sealed: no deadline takes a slow path for a dead one.
+/// 24 MB each way over 1.5 Mbit/s, plain and encrypted: no timeout mistakes a slow path for a dead one.
 #[test]
 fn twenty_four_megabytes_arrive_over_a_slow_path_both_ways() {
     const SIZE: usize = 24_000_000;

@@ -1,5 +1,5 @@
-//! Open-ended streams (CEP-41) share the envelope and the token of transfers. They are passed on to an
-//! application that gave a token, and refused for one that did not.
+//! Open-ended streams (CEP-41) use the envelope and the token of transfers. They are passed on to an
+//! application that gave a token, and refused for one that gave none.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn a_stream_passes_both_ways_under_the_applications_token() {
         let (to, _, heard) = sim.run(LONG).unwrap();
         assert_eq!((to, heard), (1, frame("7", progress, kind, rest)));
     }
-    // What the application says of the stream names the request as the server knows it.
+    // In the application's own frame the token is replaced by the one that the server knows.
     let pong = r#","nonce":"n""#;
     send(&mut sim, 1, 0, &frame("7", 1, "pong", pong));
     sim.run(sim.now + Duration::from_secs(1));
@@ -95,7 +95,7 @@ fn a_tool_call_gets_no_token_from_us_where_the_server_would_open_a_stream() {
     for (streams, request, adds) in [
         (Some(true), call(1), false),
         (Some(true), list.clone(), true),
-        // It can go in chunks alone, and chunks need a token.
+        // Such a request only fits in chunks, and chunks need a token.
         (Some(true), call(100_000), true),
         (Some(false), call(1), true),
         (None, call(1), true),

@@ -1,5 +1,5 @@
-//! Recorded sessions with the real SDK: ours in the place of either end. The frames themselves, byte
-//! for byte with the recorded chunk sizes, are `cargo xtask vectors`'.
+//! Recorded sessions of the real SDK, with our machine in place of either end. `cargo xtask vectors`
+//! compares the frames themselves byte for byte, with the recorded chunk sizes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ struct Session {
     server: PublicKey,
     client: PublicKey,
     events: Vec<Recorded>,
-    /// Whole messages that went in chunks: (to the server, token, message).
+    /// Whole messages that were sent in chunks: (to the server, token, message).
     transfers: Vec<(bool, String, String)>,
     /// Where each client process begins.
     begins: Vec<usize>,
@@ -120,7 +120,7 @@ fn frame_type(text: &str) -> Option<String> {
     Some(frame["params"]["cvm"]["frameType"].as_str()?.to_owned())
 }
 
-/// What a frame says but for how it is cut.
+/// The part of a frame that does not depend on how the message is cut.
 fn essence(text: &str) -> Option<String> {
     let frame: Value = serde_json::from_str(text).unwrap();
     let cvm = &frame["params"]["cvm"];
@@ -132,7 +132,7 @@ fn essence(text: &str) -> Option<String> {
     }
 }
 
-/// All that a machine publishes, signed as `sign` says and confirmed at once.
+/// All events that a machine publishes, with the ids of `sign`, each confirmed at once.
 fn publishes(
     machine: &mut Machine,
     now: Instant,
@@ -153,7 +153,7 @@ fn fresh(count: &mut u8) -> EventId {
     EventId::from_byte_array([*count; 32])
 }
 
-/// Our server in the place of the real one: it hears the same, and answers with the same tags.
+/// Our server in place of the real one: it gets the same messages, and responds with the same tags.
 #[test]
 fn our_server_in_recorded_sessions() {
     for session in sessions() {
@@ -224,7 +224,7 @@ fn our_server_in_recorded_sessions() {
             .filter_map(|event| said(&event.text, &event.arrival.tags))
             .collect();
         assert_eq!(ours_said, theirs_said, "{name}");
-        // Chunks carry what their start carries, and every upload gets leave.
+        // Chunks have the tags of their start, and every upload is answered with `accept`.
         let mut current = Vec::new();
         for publish in &ours {
             match frame_type(&publish.content).as_deref() {
@@ -243,7 +243,7 @@ fn our_server_in_recorded_sessions() {
             session.transfers.iter().filter(|(up, ..)| *up).count(),
             "{name}"
         );
-        // Theirs have no `e`; apart from that the tags are the same.
+        // The recorded `accept` has no `e` tag; apart from that the tags are the same.
         if let Some(theirs) = theirs
             .clone()
             .find(|event| frame_type(&event.text).as_deref() == Some("accept"))
@@ -259,7 +259,7 @@ fn our_server_in_recorded_sessions() {
     }
 }
 
-/// Our client in the place of the real one: it takes the recorded answers and hands up the same.
+/// Our client in place of the real one: it receives the recorded answers and delivers the same messages.
 #[test]
 fn our_client_in_recorded_sessions() {
     for session in sessions() {
@@ -273,7 +273,7 @@ fn our_client_in_recorded_sessions() {
             let events = &session.events[*begin..end];
             let now = Instant::now();
             let mut config = session.config.clone();
-            // The recorded client asks nobody, and cuts at sizes of its own.
+            // The recorded client does not wait for `accept`, and cuts at other sizes.
             config.unasked = true;
             let uploads: Vec<_> = session.transfers.iter().filter(|(up, ..)| *up).collect();
             if let Some((.., text)) = uploads.first() {
@@ -296,7 +296,7 @@ fn our_client_in_recorded_sessions() {
             for event in events {
                 let kind = frame_type(&event.text);
                 match (event.from_client, kind.as_deref()) {
-                    // An upload is said at once; its start and end get the recorded ids.
+                    // An upload is sent at its recorded start; its start and end get the recorded ids.
                     (true, Some("start")) => {
                         let (_, _, message) = uploads[number.min(uploads.len() - 1)];
                         let last = events

@@ -1,5 +1,5 @@
-//! What waits for what: calls for answers, messages for the confirmation of earlier ones, a client for
-//! the first word of its server.
+//! Waiting: requests for responses, messages for the confirmation of earlier ones, and a client for the
+//! first event of its server.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn plain() -> Config {
     Config::default().with(|config| config.encryption = Encryption::Disabled)
 }
 
-/// A client of a server that has no machine: what it hears is injected.
+/// A client whose server is scripted: the test injects the server's events.
 fn alone(config: Config, learned: Option<Learned>) -> Sim {
     let mut sim = Sim::new(1, Weather::CALM, vec![plain(), config.clone()]);
     sim.keys[0] = key(77);
@@ -32,7 +32,7 @@ fn alone(config: Config, learned: Option<Learned>) -> Sim {
 
 const SERVER: u64 = 0;
 
-/// The client sends under this token; all that it publishes at once is on the tape.
+/// The client sends a message with this token; the events that it publishes at once are on the tape.
 fn say(sim: &mut Sim, message: &str, token: &str) {
     let now = sim.time();
     let message = Prepared::outgoing(message.to_owned().into(), Some(token)).unwrap();
@@ -69,7 +69,7 @@ fn after_an_aborted_answer_ten_seconds_are_left() {
         assert!(sim.run(second(5)).is_none());
         sim.inject(key(SERVER), 1, &frame("t", 9, abort), &[]);
         if answered {
-            // The second attempt, or the server's own error.
+            // The response of a second attempt, or an error of the server itself.
             assert!(sim.run(second(14)).is_none());
             let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
             sim.inject(key(SERVER), 1, answer, &[]);
@@ -118,7 +118,7 @@ fn discovery_tags_are_repeated_until_the_server_has_spoken() {
     assert_eq!(tagged(&sim), [(None, false)]);
 }
 
-/// Queues these messages at a client of a server that assembles, with their method as their token.
+/// A client that has queued these messages, with their method as token; its server supports chunks.
 fn queued(messages: &[(&str, Kind, usize)]) -> (Instant, Machine) {
     let now = Instant::now();
     let role = Role::Client { server: key(0) };
@@ -142,7 +142,7 @@ fn queued(messages: &[(&str, Kind, usize)]) -> (Instant, Machine) {
     (now, machine)
 }
 
-/// The methods of what the machine publishes now, sorted; of a frame of a transfer its token.
+/// The methods of the messages that the machine publishes now, sorted; for a frame its token.
 fn published(machine: &mut Machine, now: Instant) -> Vec<(String, PublishId)> {
     let name = |content: &str| {
         let message: Value = serde_json::from_str(content).unwrap();
@@ -174,7 +174,7 @@ fn requests_wait_for_nothing_but_a_notification_before_them() {
         ("second", TOLD, 1),
         ("c", CALLED, 1),
     ]);
-    // Nothing is confirmed, and then one after the other.
+    // First nothing is confirmed, then one message at a time.
     for expected in [&["a", "b", "first"][..], &["second"], &["c"]] {
         let out = published(&mut machine, now);
         assert_eq!(names(&out), expected);
@@ -198,7 +198,7 @@ fn a_large_message_overtakes_no_notification_and_holds_up_none() {
         let out = published(&mut machine, now);
         assert_eq!(names(&out), ["second"]);
         machine.handle_sent(now, out[0].1, outcome);
-        // What comes after it waits for none of its chunks, and it for nothing that comes after it.
+        // The messages after the large one do not wait for its chunks, nor does it wait for them.
         let out = published(&mut machine, now);
         assert_eq!(names(&out), ["large", "third"], "{outcome:?}");
     }
@@ -207,7 +207,7 @@ fn a_large_message_overtakes_no_notification_and_holds_up_none() {
 // CEP22-12
 #[test]
 fn a_call_waits_two_minutes_for_a_server_that_is_not_there_and_an_hour_for_one_that_is() {
-    // Nothing ever came from the server.
+    // No event ever came from the server.
     let log = Log::capture();
     let mut sim = alone(plain(), None);
     say(&mut sim, &call(1, "x", 1), "t1");
@@ -224,7 +224,7 @@ fn a_call_waits_two_minutes_for_a_server_that_is_not_there_and_an_hour_for_one_t
         words.contains("is the other end at these relays"),
         "{words}"
     );
-    // It has spoken: a tool that says nothing may be at work.
+    // The server has sent an event: a silent tool may be at work.
     let begun = sim.now;
     say(&mut sim, &call(2, "x", 1), "t2");
     let other = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
@@ -237,7 +237,7 @@ fn a_call_waits_two_minutes_for_a_server_that_is_not_there_and_an_hour_for_one_t
     );
     let words = failed["error"]["message"].as_str().unwrap();
     assert!(words.contains("timeout= of a gateway"), "{words}");
-    // Unless the user says how long it may be silent.
+    // Unless the configuration limits how long it may be silent.
     let config = plain().with(|config| config.timeouts.soft = Some(second(120)));
     let mut sim = alone(config, None);
     say(&mut sim, &call(2, "x", 1), "t2");
@@ -258,7 +258,7 @@ fn a_call_waits_two_minutes_for_a_server_that_is_not_there_and_an_hour_for_one_t
     assert!(words.contains("timeout= of a gateway"), "{words}");
 }
 
-/// A server that opens streams gets tool calls without a token, and has no way to send a large answer.
+/// A tool call to a server that opens streams has no token, so a large answer cannot be sent.
 // CEP22-12
 #[test]
 fn a_call_without_a_token_to_a_server_of_streams_fails_with_the_remedy() {
@@ -300,7 +300,7 @@ fn a_client_that_seals_never_falls_back_to_plain_messages() {
     assert!(sim.tape.iter().all(|seen| seen.seal != Seal::Plain));
 }
 
-/// The SDK's head expects the response to a request in chunks only once its relay has confirmed the `end`.
+/// The TypeScript SDK expects the response to a request in chunks only once its relay confirmed the `end`.
 // CEP22-22
 #[test]
 fn the_response_to_a_request_in_chunks_waits_a_moment_after_its_end() {

@@ -1,5 +1,5 @@
-//! A relay that lies: nobody is believed to be an author whose signature is not there, and nothing
-//! that was heard is heard again.
+//! A lying relay: it can neither forge an author without that author's signature, nor make an event
+//! count twice by repeating it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ fn message(author: &PublicKey, to: &PublicKey, text: &str) -> Forged {
     }
 }
 
-/// The event by which a key really says something.
+/// An event that a key has really signed.
 fn signed(keys: &Keys, to: &PublicKey, text: &str, seal: Seal) -> Value {
     let draft = Draft {
         to: *to,
@@ -71,13 +71,13 @@ async fn a_relay_that_never_says_that_it_has_sent_all_holds_nothing_back() {
         let event = signed(&friend, &keys.public_key(), &text, Seal::Plain);
         (text, event)
     };
-    // What an honest relay delivers, too, comes at once.
+    // An event that the honest relay delivers as well is handled at once.
     let (text, event) = says("both");
     silent.deliver(event.clone());
     honest.deliver(event);
     let soon = timeout(Duration::from_secs(4), next(&server)).await;
     assert_eq!(soon.unwrap(), text);
-    // The rest does not wait for ever.
+    // An event of the silent relay alone is handled after a while.
     let (text, event) = says("one");
     silent.deliver(event);
     assert_eq!(next(&server).await, text);
@@ -121,8 +121,8 @@ async fn a_relay_cannot_forge_a_servers_answer() {
     assert_eq!(heard.bytes, answer("honest"));
 }
 
-/// The client's `initialize` is repeated after so many other events that no table of a fixed size
-/// would still have it.
+/// The relay repeats the client's `initialize` after more other events than a table of a fixed size
+/// would remember.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_initialize_does_not_end_a_session() {
     for seal in [Seal::Plain, Seal::Persistent, Seal::Ephemeral] {
@@ -141,7 +141,7 @@ async fn a_repeated_initialize_does_not_end_a_session() {
         let mut session = timeout(PATIENCE, sessions.recv()).await.unwrap().unwrap();
         assert_eq!(session.peer, friend.public_key());
         timeout(PATIENCE, session.recv()).await.unwrap().unwrap();
-        // A request under way would refuse another one with its id.
+        // While a request is open, another with its id would be refused anyway.
         let answer = r#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
         session.send(answer).await.unwrap();
         let notification = r#"{"jsonrpc":"2.0","method":"m"}"#;
@@ -151,7 +151,7 @@ async fn a_repeated_initialize_does_not_end_a_session() {
             relay.deliver(signed(&stranger, &us, &other, seal));
         }
         relay.deliver(initialize);
-        // Heard by a stranger's new session, after the repeated one.
+        // A stranger's request after the repeated event, to know when that has been handled.
         let last = Keys::generate();
         let request = r#"{"jsonrpc":"2.0","id":0,"method":"m"}"#;
         relay.deliver(signed(&last, &us, request, seal));
@@ -168,7 +168,7 @@ async fn a_repeated_initialize_does_not_end_a_session() {
     }
 }
 
-/// A journal that outlives its server.
+/// A journal in memory that outlives its server.
 #[derive(Default)]
 struct Kept(Mutex<Vec<Heard>>);
 
@@ -208,7 +208,7 @@ async fn what_was_heard_before_a_restart_is_not_heard_again() {
             for event in &events[..=round] {
                 relay.deliver(event.clone());
             }
-            // All but the last one are repeated; at first there are two new ones.
+            // All events but the last are repeated ones; in the first round two are new.
             let mut heard = next(&server).await;
             if round == 1 {
                 heard = next(&server).await;

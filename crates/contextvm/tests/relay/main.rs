@@ -1,4 +1,4 @@
-//! Client and server over a relay in this process, with real signatures and sockets.
+//! Clients and servers over a relay in this process, with real signatures and sockets.
 
 #![cfg(feature = "net")]
 #![allow(clippy::unwrap_used)]
@@ -18,7 +18,7 @@ use breakbulk_contextvm::{
 use breakbulk_net::nostr::RelayOptions;
 use serde_json::{Value, json};
 
-/// An event-driven wait has an end all the same.
+/// A time limit for waits that events end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn relay_options() -> RelayOptions {
@@ -30,7 +30,7 @@ fn relay_options() -> RelayOptions {
     }
 }
 
-/// A server that answers `echo` with as much text of a kind as it is asked for.
+/// A server whose `echo` answers with a text of the kind and size that the request asks for.
 async fn echo_server(relays: &[&str], config: Config) -> Server {
     let mut setup = ServerConfig::new(
         Keys::generate(),
@@ -77,7 +77,7 @@ async fn connect(server: &Server, relays: &[&str], config: Config) -> Client {
     Client::connect(setup).await.unwrap()
 }
 
-/// Sends a text of a kind and a size, asks for one, and checks both.
+/// Sends a text of this kind and size, asks for one, and checks both.
 async fn exchange(client: &Client, id: u64, kind: u64, up: usize, down: usize) {
     let data = text(kind, up);
     let request = json!({

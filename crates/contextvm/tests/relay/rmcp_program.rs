@@ -1,4 +1,4 @@
-//! Programs of the crate `rmcp`, with nothing changed but the transport.
+//! Programs written with the crate `rmcp`, of which only the transport is changed.
 
 use breakbulk_contextvm::rmcp::{ClientTransport, serve};
 use breakbulk_contextvm::{Config, Keys, Server, ServerConfig as Setup};

@@ -1,4 +1,4 @@
-//! Relays that are slow, double, limit, ask who is there, take less than others, or are gone.
+//! Relays that are slow, send duplicates, limit rates, ask for authentication, refuse events, or are gone.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn a_relay_that_takes_less_than_it_should() {
         "limit 30000",
     ];
     log.assert_line(Level::INFO, &line);
-    // Both have learned.
+    // Both ends have learned the smaller size.
     relay.reset();
     exchange(&client, 3, 0, 300_000, 300_000).await;
     assert_eq!(relay.refused(), 0);
@@ -85,7 +85,7 @@ async fn two_relays_of_which_one_is_bad_or_gone() {
     exchange(&client, 1, 0, 200_000, 200_000).await;
     drop(bad);
     exchange(&client, 2, 1, 200_000, 200_000).await;
-    // By both relays everything comes twice, and counts once.
+    // Over two good relays every event arrives twice, and counts once.
     let second = BadRelay::start(Weather::default()).await.unwrap();
     let relays = [good.url(), second.url()];
     let server = echo_server(&relays, plain()).await;
@@ -113,7 +113,7 @@ async fn no_relay_is_a_clear_error() {
         wrong.to_string().contains("write it as ws:// or wss://"),
         "{wrong}"
     );
-    // A port that nobody listens at.
+    // A port on which nothing listens.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -121,7 +121,7 @@ async fn no_relay_is_a_clear_error() {
     assert!(gone.to_string().contains("none of 1 relays"), "{gone}");
 }
 
-/// A relay that takes events of listed authors alone, for example.
+/// For example a relay that accepts events only of listed authors.
 #[tokio::test]
 async fn what_no_relay_takes_is_an_error_and_in_the_log() {
     let log = Log::capture();
@@ -138,14 +138,14 @@ async fn what_no_relay_takes_is_an_error_and_in_the_log() {
     assert!(told.contains(r#""reason":"lost""#), "{told}");
     let warning = ["no relay accepted an event", "blocked: not for you"];
     log.assert_line(Level::WARN, &warning);
-    // The next one is sent as if nothing had been.
+    // The next message is sent as usual.
     relay.refuse_all(false);
     exchange(&client, 3, 0, 10, 10).await;
 }
 
 // CEP22-25, CEP22-26
-/// A relay that restarts, or a network that breaks, cuts off both ends. What the relay has stored by then it sends
-/// newest first; what it does not store is sent again.
+/// A restarted relay or a broken network cuts off both ends. The relay sends what it has stored, newest
+/// first; events that it does not store are published again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wherever_all_connections_are_cut_the_transfer_arrives() {
     let mut cases = tokio::task::JoinSet::new();

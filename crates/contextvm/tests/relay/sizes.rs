@@ -1,4 +1,4 @@
-//! Results and requests of all sizes, bare and in gift wraps.
+//! Results and requests of all sizes, plain and in gift wraps.
 
 use breakbulk_contextvm::{Config, Encryption, Wraps};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};

@@ -1,4 +1,4 @@
-//! What could not be sent is told to whoever sent it.
+//! Messages that could not be sent are reported to the application that sent them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{PATIENCE, connect, relay_options};
 
-/// A notification is never cut, and in a gift wrap a relay's 64 KiB hold about 47 KB of it.
+/// A notification is never cut. In a gift wrap it may have about 47 KB, since a relay takes 64 KiB.
 // CEP22-20
 #[tokio::test]
 async fn a_sealed_notification_that_is_too_large_is_reported_and_counted() {
@@ -56,7 +56,7 @@ async fn a_sealed_notification_that_is_too_large_is_reported_and_counted() {
     }
 }
 
-/// Anybody can send a notification: it starts nothing, and the request after it does.
+/// A notification, which anybody can send, begins no session; the request after it does.
 // PROG-9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_begins_with_a_request() {
@@ -72,7 +72,7 @@ async fn a_session_begins_with_a_request() {
     let ping =
         r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"progressToken":"t"}}}"#;
     client.send(note).await.unwrap();
-    // The server waits for no such answer, and the machine drops it before.
+    // No request of the server waits for this response, so the client's machine refuses to send it.
     assert!(client.send(answer).await.is_err());
     client.drained().await;
     client.send(ping).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_session_begins_with_a_request() {
     assert!(sessions.try_recv().is_err());
 }
 
-/// `Stats::outgoing` counts what no relay has taken; closing, or dropping the last handle, drops that.
+/// `Stats::outgoing` counts messages that no relay has accepted; closing the client drops them.
 #[tokio::test]
 async fn what_no_relay_has_taken_is_counted_and_goes_with_the_last_handle() {
     let log = Log::capture();

@@ -23,11 +23,11 @@ pub(super) struct Channel {
     pub(super) subscriptions: BTreeSet<DocId>,
     /// Documents that its peer announced, that do not exist here, and whose content was requested.
     pub(super) requested: BTreeSet<DocId>,
-    /// What it is owed.
+    /// What is still to be sent to its peer.
     pub(super) waiting: Waiting,
     /// Messages with unfinished tasks, by token.
     inbound: BTreeMap<u64, Inbound>,
-    /// Changes that its peer sent were refused because the store took none.
+    /// Whether changes that its peer sent were refused because the store accepts none at the moment.
     pub(super) refused: bool,
     faults: Option<(Instant, u32)>,
     /// Documents that its peer created, with or without content.

@@ -33,8 +33,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The text that tells it: the status, the length of the document's name in bytes, the name, the
-    /// error.
+    /// The text form: the status, the length of the document's name in bytes, the name, the error.
     pub fn to_text(&self) -> String {
         let doc = self.doc.as_deref().unwrap_or_default();
         let mut text = format!(
@@ -51,7 +50,7 @@ impl Refusal {
         text
     }
 
-    /// Reads such a text; `None`: it is another one.
+    /// Reads such a text; `None` if it is another control text.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let rest = text.strip_prefix(REFUSED)?.strip_prefix(' ')?;

@@ -123,8 +123,8 @@ impl Hub {
                     Form::Response { asks_back: true },
                     Form::Change,
                 ];
-                // Whoever has read it asks with another version then. To a response that changes nothing the
-                // same request may follow at once, and needs a response of its own.
+                // A peer that has read a large response asks with another version then. After a response
+                // without changes the same request may follow at once, and needs a response of its own.
                 let large = match &transmission {
                     Transmission::Snapshot { data, .. } | Transmission::Update { data, .. } => {
                         data.len() >= LARGE
@@ -153,7 +153,7 @@ impl Hub {
         }
     }
 
-    /// An export failed: those who asked are told that the document is not available.
+    /// An export failed: the peers that asked for it are told that the document is unavailable.
     fn unanswered(&mut self, doc: &DocId, to: &[Recipient], error: WorkError) {
         let asked = to
             .iter()
@@ -258,8 +258,8 @@ impl Hub {
         match origin {
             _ if error == WorkError::Cancelled => {}
             Some((channel, _)) if status != 503 => self.fault(now, channel, &text),
-            // The details are for this node's operator, not for the peer. Its connection stays: what is
-            // stored can still be read, and its changes are asked for once they can be stored.
+            // The details are for this node's operator, not for the peer. The peer stays connected: it can
+            // still read, and is asked for its changes once they can be stored.
             Some((channel, _)) => {
                 if let Some(found) = self.channels.get_mut(&channel) {
                     found.refused = true;

@@ -39,7 +39,7 @@ impl Hub {
         let mut left = self.limits.batch;
         for message in messages {
             if let Err(refused) = self.handle_message(now, (channel, token), message, &mut left) {
-                // A shortage of this side is no fault of the peer.
+                // A shortage of memory or room on this side is no fault of the peer.
                 if refused.status != 503 {
                     self.fault(now, channel, &refused.error);
                 }
@@ -100,7 +100,7 @@ impl Hub {
                 self.check_version(&requester_doc_version)?;
                 let asks_back = bidirectional == Some(true);
                 self.handle_sync_request(origin, &peer, &doc, requester_doc_version, asks_back)?;
-                // As in the original: others hear of a newcomer at once.
+                // As in the original, other peers get a newcomer's stores at once.
                 self.apply_stores(now, channel, &doc, 1, ephemeral.unwrap_or_default())
             }
             ChannelMsg::SyncResponse {
@@ -119,7 +119,7 @@ impl Hub {
                 let doc = self.check_doc_id(doc_id)?;
                 self.ensure_document(channel, &peer, &doc)?;
                 let outcome = self.import(origin, &peer, &doc, transmission, None);
-                // Nothing came of it, or it was refused.
+                // If it brought no content, or was refused.
                 self.forget_if_empty(&doc);
                 outcome
             }
@@ -294,7 +294,7 @@ impl Hub {
             return false;
         };
         let waiting = &channel.waiting;
-        // A response shall have the changes that came before the request.
+        // The response must contain the changes that the peer sent before its request.
         let mut changes = waiting.changes.iter().map(|(doc, ..)| doc);
         let tasks = waiting.tasks.iter().filter_map(|id| self.tasks.get(id));
         if changes.any(|of| of == doc) || tasks.map(|task| &task.doc).any(|of| of == doc) {
@@ -309,7 +309,7 @@ impl Hub {
         let Some((task, bytes)) = waiting.answers.get(doc) else {
             return false;
         };
-        // Small ones are answered one by one, as by the original.
+        // Small requests are answered one by one, as by the original.
         if *bytes < LARGE {
             return false;
         }
@@ -401,7 +401,7 @@ impl Hub {
             return Err(Refused::new(400, text));
         }
         let (data, snapshot) = match transmission {
-            // That of an empty document brings nothing.
+            // The snapshot of an empty document brings no changes.
             Transmission::Snapshot { data, .. } if data[..] != *EMPTY_SNAPSHOT => (data, true),
             Transmission::Update { data, .. } => (data, false),
             Transmission::Snapshot { .. }
@@ -446,7 +446,7 @@ impl Hub {
                 let docs = self.check_doc_ids(wanted)?;
                 self.waiting(channel, |waiting| waiting.look_up(docs));
             }
-            // A listing that is under way begins again.
+            // A listing that is being sent begins again.
             None => self.waiting(channel, |waiting| waiting.listing = Some(None)),
         }
         Ok(())
@@ -562,7 +562,7 @@ impl Hub {
             let text = format!("more than {limit} bytes of requests wait for the peer to read");
             return Err(Refused::new(429, text));
         }
-        // Each connection may have a few waiting, whatever others do.
+        // Each connection may have a few requests waiting, even if those of others fill the limit.
         if self.waiting_bytes >= all && own >= limit / 256 {
             let text = format!("more than {all} bytes of requests of all connections wait");
             return Err(Refused::new(503, text));
@@ -581,7 +581,7 @@ impl Hub {
             let text = format!("a document's name has {len} bytes; 1 to {limit} are allowed");
             return Err(Refused::new(400, text));
         }
-        // Share the name's allocation with the document that exists.
+        // Use the name that is in memory already, if the document exists.
         let known = self.docs.get_key_value(doc_id.as_str());
         Ok(known.map_or_else(|| doc_id.into(), |(doc, _)| doc.clone()))
     }

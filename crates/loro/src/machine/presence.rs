@@ -41,19 +41,19 @@ struct Entry {
     value: Option<Bytes>,
     timestamp: i64,
     owner: Owner,
-    /// It is named by the id of its peer, who set it or left: nobody else changes it.
+    /// The key is the id of its peer, who set it or has left: no other peer can change it.
     fixed: bool,
     refreshed: Instant,
 }
 
-/// Whose key it is.
+/// To whom a key belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// This node's own.
+    /// To this node itself.
     Node,
-    /// That of the connection that brought its value, which it is charged to.
+    /// To the connection that brought its value; it is charged to that connection.
     Channel(ChannelId),
-    /// That of a peer that left: it stays deleted until this peer returns.
+    /// To a peer that left: the key stays deleted until this peer returns.
     Left,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct StoreLimits {
     pub(super) all_bytes: usize,
 }
 
-/// Who sends a store.
+/// The sender of a store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender<'a> {
     /// `None`: this node.
@@ -80,16 +80,16 @@ pub(super) struct Sender<'a> {
     pub(super) peer_id: &'a str,
 }
 
-/// What came of a store.
+/// The result of applying a store.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     /// What is new to others, as a store; empty if nothing is.
     pub(super) news: Bytes,
-    /// What the sender has wrong of the keys of other peers, as a store; empty if nothing is.
+    /// What the sender has wrong about keys of other peers, as a store; empty if nothing is.
     pub(super) corrections: Bytes,
 }
 
-/// Why a store was not taken, or not all of it.
+/// Why a store was not accepted, or not all of it.
 #[derive(Debug)]
 pub(super) enum StoreError {
     Unreadable(EphemeralError),
@@ -151,7 +151,7 @@ impl Presence {
                 // A peer cannot overwrite this node's own keys.
                 Owner::Node if from.channel.is_some() => return Ok(Change::None),
                 _ if held.fixed && !is_own_key => {
-                    // Clients refresh the keys of others, and may do so with a value of before.
+                    // Clients refresh the keys of others, perhaps with an old value.
                     let is_later = entry.timestamp > held.timestamp;
                     if is_later {
                         held.timestamp = entry.timestamp.saturating_add(i64::from(!same));
@@ -164,14 +164,14 @@ impl Presence {
                 _ => {}
             }
             if timestamp <= held.timestamp {
-                // Of its own key a peer knows best, whatever the clocks of others say.
+                // Only the peer itself may use an older time: its clock may be behind.
                 if !is_own_key {
                     return Ok(Change::None);
                 }
                 timestamp = held.timestamp.saturating_add(1);
             }
             if same && !is_own_key {
-                // The clients of the original refresh the keys of others; each of these does so itself.
+                // Clients of the original refresh keys of others, whose owners refresh them as well: no news.
                 owner = held.owner;
                 is_news = false;
             }
@@ -191,7 +191,7 @@ impl Presence {
         })
     }
 
-    /// Sets a key, and charges it to its owner. If that has no room the key is removed.
+    /// Sets a key, and charges it to its owner; if the owner has no room, the key is removed.
     fn put(
         &mut self,
         name: &StoreName,
@@ -273,7 +273,7 @@ impl Presence {
         docs
     }
 
-    /// Deletes this node's keys of a store; returns what to tell others.
+    /// Deletes this node's keys of a store; returns the deletions to send to others.
     pub(super) fn delete_own(&mut self, now: Instant, name: &StoreName) -> Bytes {
         let Some(store) = self.stores.get_mut(name) else {
             return Bytes::new();
@@ -290,9 +290,9 @@ impl Presence {
         encode(&deleted)
     }
 
-    /// Removes all keys that a closed channel brought. The one that is its peer's own, named by its id, is
-    /// deleted for others as well (`peer_id` is `None` if the peer has another connection): returns what
-    /// to tell them. The rest comes again with the next heartbeat of whoever has it.
+    /// Removes all keys that a closed channel brought. The key named by its peer's id is deleted for others
+    /// as well (`peer_id` is `None` if the peer has another connection); returns these deletions to be sent.
+    /// Other keys come again with the next heartbeat of a peer that has them.
     pub(super) fn drop_channel(
         &mut self,
         channel: ChannelId,
@@ -308,8 +308,8 @@ impl Presence {
         gone
     }
 
-    /// Forgets keys that were not refreshed within `age`, but for those that are a peer's own: they last as
-    /// long as its connection. Returns the documents.
+    /// Forgets keys that were not refreshed within `age`, except a connected peer's own key.
+    /// Returns the documents.
     pub(super) fn expire(&mut self, now: Instant, age: Duration) -> Vec<DocId> {
         let gone = self.remove_matching(|_, entry| {
             let is_old = now.saturating_duration_since(entry.refreshed) > age;
@@ -414,9 +414,9 @@ impl Entry {
 /// What a key of a store changed.
 enum Change {
     None,
-    /// It is new to others, with this time.
+    /// The key is new to others, with this time.
     New(i64),
-    /// Its peer has left, or has set another value: the sender is told.
+    /// Its peer has left or set another value: the sender is told.
     Corrected(Entry),
 }
 
@@ -430,7 +430,7 @@ enum Removal {
     Forgotten,
 }
 
-/// No entries are no bytes.
+/// Encodes entries; no entries give no bytes.
 fn encode(entries: &[EphemeralEntry<'_>]) -> Bytes {
     match entries.is_empty() {
         true => Bytes::new(),

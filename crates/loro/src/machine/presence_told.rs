@@ -1,4 +1,4 @@
-//! Who is told of ephemeral stores: changes are passed on, and the keys of a peer that left are deleted.
+//! Sends changes of ephemeral stores to subscribers, and deletes the keys of peers that left.
 
 use std::time::Instant;
 
@@ -126,7 +126,7 @@ impl Hub {
         })
     }
 
-    /// Deletes what a closed channel brought, and tells others that its peer left, unless the peer has
+    /// Deletes what a closed channel brought, and tells other peers that its peer left, unless the peer has
     /// another connection.
     pub(super) fn drop_presence(&mut self, channel: ChannelId, peer: Option<&Peer>) {
         let peer_id = peer.map(|peer| peer.identity.peer_id.as_str());
@@ -183,7 +183,7 @@ impl Hub {
         self.event(Event::Ephemeral { doc: doc.clone() });
     }
 
-    /// A peer that does not read gets the whole store once it does.
+    /// Sends stores to channels; a peer that does not read gets the whole store later.
     fn send_stores(
         &mut self,
         mut to: Vec<ChannelId>,
@@ -206,7 +206,7 @@ impl Hub {
         self.send_all(to, Some(doc), message);
     }
 
-    /// Sends the store of a document of which the channel missed something.
+    /// Sends the stores of a document of which the channel's peer missed a change.
     pub(super) fn send_missed_presence(&mut self, id: ChannelId) -> bool {
         let Some(doc) = self.waiting(id, |waiting| waiting.take_presence()) else {
             return false;

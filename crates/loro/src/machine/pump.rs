@@ -1,4 +1,4 @@
-//! Fills the send queues: gives out what a channel is owed as far as its peer reads.
+//! Fills the send queues as far as the peers read: responses, changes, listings, announcements.
 
 use std::ops::Bound;
 
@@ -11,10 +11,10 @@ use super::types::{ChannelId, DocId, Head, Output, TaskId, Work};
 use super::version::{EMPTY_SNAPSHOT, covers, is_nothing};
 use super::waiting::{Form, Queue, Want};
 
-/// Names in one listing or announcement; a longer one goes as several messages.
+/// The most names in one listing or announcement; a longer one is sent as several messages.
 const NAMES: usize = 4096;
 
-/// What an export is expected to have at least.
+/// The expected size of an export is at least this.
 const ANSWER_MIN: usize = 4 << 10;
 
 /// A connection may always queue this much, however many connections there are.
@@ -23,9 +23,9 @@ const WINDOW_MIN: usize = 16 << 10;
 /// How many requests are looked at for one that fits while memory is short.
 const STARVED_TRIES: usize = 64;
 
-/// The response that needs no look at the document's content, if there is one. As the original: whoever
-/// has nothing gets a snapshot, even of an empty document; its client does not take `up-to-date` with a
-/// sync-request behind it as the end of the sync.
+/// The response if it needs no export. As in the original, a peer that has nothing gets a snapshot, even of
+/// an empty document: the original's client does not take `up-to-date` with a sync-request after it as the
+/// end of the sync.
 fn answer_without_export(head: &Head, want: &Want) -> Option<Transmission> {
     let version = head.version.clone();
     if want.form != Form::Change && is_nothing(&want.since) {
@@ -68,7 +68,7 @@ impl Hub {
         self.is_starved
     }
 
-    /// Gives out what the channel is owed while its queue has room.
+    /// Sends what waits for the channel while its queue has room.
     pub(super) fn pump(&mut self, id: ChannelId) {
         self.start_changes(id);
         while self.has_room(id)
@@ -80,8 +80,8 @@ impl Hub {
                 || self.answer_next(id)
                 || self.greet_next(id))
         {}
-        // What has to wait for the peer to read is settled: reading from a peer must not depend on its
-        // reading, or two machines that send each other much would wait for ever.
+        // Settles frames whose requests wait for the peer to read: reading from a peer must not depend on its
+        // reading, or two nodes that send each other much would wait for ever.
         let tokens = match self.channels.get_mut(&id) {
             Some(channel) if channel.waiting.changes.is_empty() => channel.waiting.release_tokens(),
             _ => Vec::new(),
@@ -91,8 +91,8 @@ impl Hub {
         }
     }
 
-    /// A channel's part of the send queues: half of what all may queue is divided among them, so that
-    /// peers that do not read leave room for those that do.
+    /// A channel's part of the send queues: half of their total limit is divided among the channels, so that
+    /// peers that do not read leave room for others.
     fn window(&self) -> usize {
         let share = self.limits.outbound_bytes / 2 / self.channels.len().max(1);
         share.max(WINDOW_MIN).min(self.limits.queue_bytes)
@@ -106,8 +106,8 @@ impl Hub {
         })
     }
 
-    /// Counts a message in the queue of a channel, and asks to be told of its length where it is more
-    /// than half full.
+    /// Counts a message in the queue of a channel. If the queue is more than half full, asks to be told when
+    /// it is shorter.
     pub(super) fn count_queued(&mut self, id: ChannelId, bytes: usize) {
         let (messages, window) = (self.limits.queue_messages, self.window());
         let Some(channel) = self.channels.get_mut(&id) else {
@@ -180,7 +180,7 @@ impl Hub {
             return false;
         };
         let (doc_ids, last) = self.names_after(id, &after);
-        // An empty listing is a response, an empty rest is not.
+        // The first part of a listing is sent even if it is empty, a further part is not.
         if after.is_none() || !doc_ids.is_empty() {
             self.send(id, None, ChannelMsg::DirectoryResponse { doc_ids });
         }
@@ -371,7 +371,7 @@ impl Hub {
         let bytes = bytes.max(ANSWER_MIN);
         let queued = waiting.queue.bytes.saturating_add(waiting.answer_bytes());
         let within_window = queued.saturating_add(bytes) <= window;
-        // A large document goes alone.
+        // A large document is exported alone.
         if waiting.answers.len() >= self.limits.answers.max(1)
             || (!waiting.answers.is_empty() && !within_window)
         {
@@ -382,7 +382,7 @@ impl Hub {
             matches!(running, Some(Purpose::Answer { since, .. }) if *since == want.since)
         });
         let all = self.outbound.saturating_add(self.reserved);
-        // One that is larger than all queues may be goes while no other large one is queued.
+        // An export larger than all queues may start while no other large one is queued.
         let limit = self.limits.outbound_bytes;
         let fits = all.saturating_add(bytes) <= limit || all <= limit / 2;
         if joined.is_none() && !within_window && !fits {

@@ -1,4 +1,4 @@
-//! What a channel is owed and was not sent yet, because its peer has not read what is queued.
+//! What is still to be sent to a channel, because its peer has not read what is queued already.
 //!
 //! A request for a document is one entry, however often the peer repeats it; the greeting, a listing and
 //! the announcements of new documents are positions in tables that all channels share. So a peer that
@@ -12,13 +12,13 @@ use super::done::Running;
 use super::types::{DocId, TaskId, Work};
 use super::weight;
 
-/// Bytes charged for an entry beside its name and version.
+/// Bytes charged for an entry in addition to its name and version.
 const ENTRY_CHARGE: usize = 128;
 
 /// Only versions of at most this many entries are remembered beside a response that is being sent.
 const SENDING_VERSION: usize = 256;
 
-/// What a channel is owed.
+/// What is still to be sent to a channel.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// The send queue of the channel, as far as the machine knows.
@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     pub(super) reporting: bool,
     /// Changes that its peer sent and that are not given out as tasks yet.
     pub(super) changes: VecDeque<(DocId, Work, Running)>,
-    /// How many of them were given out.
+    /// How many of these changes were given out as tasks.
     given: u64,
     /// Tasks under way for changes that its peer sent.
     pub(super) tasks: BTreeSet<TaskId>,
@@ -38,7 +38,7 @@ pub(super) struct Waiting {
     sending: BTreeMap<DocId, VersionVector>,
     /// Documents whose sync-request the peer gets, and whether it shall request in return.
     asks: BTreeMap<DocId, bool>,
-    /// Documents of whose ephemeral stores it missed something.
+    /// Documents whose ephemeral stores changed without the peer being told.
     presence: BTreeSet<DocId>,
     wants: BTreeMap<u64, (DocId, Want)>,
     wanted: BTreeMap<DocId, u64>,
@@ -71,14 +71,14 @@ pub(super) struct Want {
     /// The version that the peer has.
     pub(super) since: VersionVector,
     pub(super) form: Form,
-    /// It is answered once so many changes of the peer were given out: a response has those that came before
-    /// the request, and does not wait for later ones.
+    /// It is answered once this many changes of the peer were given out: a response contains the changes that
+    /// came before the request, and does not wait for later ones.
     pub(super) after: u64,
-    /// The frame that asked for it, which is settled with the response.
+    /// The frame with the request, which is settled with the response.
     pub(super) token: Option<u64>,
 }
 
-/// As what the peer gets it.
+/// The form in which the peer gets the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The response to a sync-request, with a sync-request in return if `asks_back`.
@@ -110,7 +110,7 @@ impl Waiting {
         if let Some((_, earlier)) = self.wants.remove(&number) {
             self.bytes -= earlier.weight(doc);
             match (earlier.form, want.form) {
-                // A response has all changes, those that came after the request too.
+                // A response contains all changes, including those after the request.
                 (Form::Response { .. }, Form::Change) => want = earlier,
                 (Form::Response { asks_back: a }, Form::Response { asks_back: b }) => {
                     want.form = Form::Response { asks_back: a || b };
@@ -142,7 +142,7 @@ impl Waiting {
         want.after <= self.given
     }
 
-    /// Whether the document is wanted: the peer gets its changes with that.
+    /// Whether a request for the document waits: its response will have the changes.
     pub(super) fn wants(&self, doc: &DocId) -> bool {
         self.wanted.contains_key(doc)
     }
@@ -162,7 +162,7 @@ impl Waiting {
 
     /// Remembers a response that was queued, until the queue is short.
     pub(super) fn begin_sending(&mut self, doc: &DocId, since: &VersionVector) {
-        // The queue is long: its length is waited for, and reported once this response is sent.
+        // The queue is long, so the machine is told once it is short: then this response was sent.
         if self.reporting && since.entries().len() <= SENDING_VERSION {
             self.sending.insert(doc.clone(), since.clone());
         }
@@ -173,17 +173,17 @@ impl Waiting {
         self.sending.get(doc).is_some_and(|asked| asked == since)
     }
 
-    /// The document is deleted: a request for it is about another one.
+    /// The document is deleted: a later request is about a new document of that name.
     pub(super) fn forget_sending(&mut self, doc: &DocId) {
         self.sending.remove(doc);
     }
 
-    /// The queue is short: what was queued is sent.
+    /// The queue is short: large responses in it were sent.
     pub(super) fn all_sent(&mut self) {
         self.sending.clear();
     }
 
-    /// The peer missed something of the ephemeral stores of a document.
+    /// The peer was not told of a change of a document's ephemeral stores.
     pub(super) fn miss_presence(&mut self, doc: &DocId) {
         if self.presence.insert(doc.clone()) {
             self.bytes += ENTRY_CHARGE + doc.len();

@@ -1,8 +1,8 @@
-//! How many bytes a message has on its way, without encoding it.
+//! Estimates how many bytes an encoded message has, without encoding it.
 
 use breakbulk_message::loro::{ChannelMsg, EphemeralStore, Transmission, VersionVector};
 
-/// What a message counts beside its names and contents.
+/// Bytes counted for a message in addition to its names and contents.
 const HEAD: usize = 64;
 
 /// A version vector's entry: a varint of up to ten bytes and one of up to five.

@@ -12,7 +12,7 @@ use breakbulk_wire::{Loro, Whole};
 use crate::limits::Limits;
 use crate::permissions::{OpenToAll, OwnDocuments, Permissions};
 
-/// How many messages are under way in pieces at once. A receiver drops the oldest of more than 32.
+/// The most messages being sent in pieces at once: a receiver drops the oldest of more than 32.
 const TRANSFERS: usize = 16;
 
 /// How large messages are cut.

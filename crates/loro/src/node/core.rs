@@ -63,7 +63,7 @@ struct Attached {
     form: Form,
     /// Whether this node dialed.
     dialed: bool,
-    /// How short the queue has to be before the machine is told of its length.
+    /// The queue length at which the machine wants to be told.
     room: watch::Sender<Option<QueueLength>>,
     reading: Reading,
     /// Unfinished messages, by token.
@@ -72,9 +72,9 @@ struct Attached {
 }
 
 impl Attached {
-    /// Tells the peer why what it sent was refused, where no POST is answered.
+    /// Tells the peer why its message was refused, on connections that have no POST to answer.
     fn tell_refused(&self, refused: &Refused) {
-        // A gap is asked for by a message of its own.
+        // A gap is reported by a message of its own.
         if self.form.sends_json || self.dialed || refused.status == 409 {
             return;
         }
@@ -87,8 +87,8 @@ impl Attached {
         let _ = (self.connection).with(|link| link.send_control(text.to_text()));
     }
 
-    /// Closes the connection. A data channel cannot say why, and a WebSocket in few words: who sent a
-    /// message that is too large is told before, since it would send it again.
+    /// Closes the connection. A data channel cannot say why, and a WebSocket only briefly: so a peer whose
+    /// message was too large is told before, since it would send it again.
     fn close(self, code: u16, reason: String) {
         let tells = code == TOO_LARGE && !self.form.sends_json && !self.dialed;
         let (true, Ok(runtime)) = (tells, Handle::try_current()) else {
@@ -105,7 +105,7 @@ impl Attached {
 /// Messages and bytes in a send queue.
 pub(super) type QueueLength = (usize, usize);
 
-/// What is held until a message is handled and stored.
+/// What is kept until a message is handled and stored.
 struct Inbound {
     id: MessageId,
     /// The tasks of the message share it, so that it outlives the connection as long as they do.
@@ -458,7 +458,7 @@ impl State {
         }
     }
 
-    /// Tells the peer of a channel why a frame was refused, where no POST is answered.
+    /// Tells the peer of a channel why a frame was refused, on connections that have no POST to answer.
     pub(super) fn tell_refused(&self, channel: ChannelId, status: u16, reason: &str) {
         if let Some(attached) = self.attached.get(&channel) {
             attached.tell_refused(&Refused::new(status, reason));

@@ -159,8 +159,8 @@ impl Doc {
         let refusals = seen.borrow().refusals;
         let refused = |seen: &DocState| seen.refusals > refusals;
         let mut tries = 0;
-        // The peer asks for this node's changes once for each connection. Asked again while they are on
-        // their way it would get all of them again.
+        // The peer is asked to request this node's changes only once per connection: asked again while they
+        // are being sent, it would get all of them again.
         let mut asks_back = true;
         loop {
             established.borrow_and_update();

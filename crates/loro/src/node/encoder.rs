@@ -9,7 +9,7 @@ use breakbulk_link::{Charge, SubBudget};
 use breakbulk_message::loro::{ChannelMsg, EncodeError, Transmission, encode_frame, to_json};
 use bytes::Bytes;
 
-/// What a queued message costs beside its bytes.
+/// What a queued message costs in addition to its bytes.
 const CHARGE: usize = 256;
 
 /// Snapshots of at least this size are looked for among those that are queued.
@@ -22,7 +22,7 @@ pub(super) struct Encoder {
 
 /// A large message that may still be queued.
 struct Large {
-    /// The message without the content of the document: its version says what that is.
+    /// The message without the document's content, which follows from the version in it.
     head: ChannelMsg,
     text: bool,
     frame: Weak<Frame>,

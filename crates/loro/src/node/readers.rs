@@ -10,18 +10,18 @@ use super::core::Core;
 /// How often all connections are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long a peer may read nothing while others wait for the memory that is queued for it.
+/// How long a peer may read nothing while others wait for the memory of its queue.
 const WHILE_STARVED: Duration = Duration::from_secs(2);
 
-/// How long a peer that polls may stay away: the original's number. Event streams have a deadline of
-/// their own below.
+/// How long a polling client may stay away: the original's number. Event streams have a deadline of
+/// their own in the transport.
 const POLLING: Duration = Duration::from_secs(120);
 
-/// A message that goes as one frame may take this much longer for each of its bytes: the progress within
-/// a frame is not known.
+/// The slowest rate, in bytes per second, for a message that goes as one frame: the progress within a
+/// frame is not known.
 const SLOWEST: u64 = 16 << 10;
 
-/// The same while others wait for the memory that is queued for it.
+/// The slowest rate while others wait for the memory of the queue.
 const SLOWEST_STARVED: u64 = 256 << 10;
 
 /// When a connection last took a frame.
@@ -39,7 +39,7 @@ impl Reading {
         }
     }
 
-    /// Why the connection has to be closed, if it has. `whole`: its messages are not cut.
+    /// Why the connection must be closed, if it must. `whole`: its messages are not cut.
     pub(super) fn check(
         &mut self,
         now: Instant,

@@ -179,8 +179,8 @@ async fn redial_loop<F, J>(
             Ok(joined) => {
                 let begun = now();
                 let (established, reason) = serve_one(&strong, joined, &status_sender).await;
-                // A connection that a server ends soon, such as for a change that it cannot store, is a
-                // failure too: without a growing delay each attempt would bring the change again.
+                // A connection that the server soon ends, such as for a change that it cannot store, is a
+                // failure too: without a growing delay each attempt would send the change again.
                 let lasted = now().saturating_duration_since(begun);
                 if established && lasted >= backoff.delay(failures.saturating_add(1)) {
                     failures = 0;

@@ -115,7 +115,7 @@ fn keepalive(way: Way, options: Options) -> Options {
             silence: options.silence.map(|_| super::LOST_AFTER),
             ..options
         },
-        // It has no pings of its own, and the connection below notices when the other end is gone.
+        // It has no pings of its own, and the transport below notices when the other end is gone.
         Way::DataChannel => Options {
             keepalive: None,
             silence: None,
@@ -182,8 +182,8 @@ pub(super) async fn run(
     closed
 }
 
-/// What the peer refused, if that is why it ended the connection: the same message would be refused by the
-/// next connection too.
+/// What the peer refused, if that is why it ended the connection: it would refuse the same message over
+/// the next connection too.
 fn refusal(connection: &Connection, closed: &Closed) -> Option<control::Refusal> {
     let (status, error) = match refused_post(closed) {
         Some((status @ (400 | 403 | 413), error)) => (status, error),
@@ -268,9 +268,9 @@ async fn handle_events(
     }
 }
 
-/// Handles a frame that is wrong, or a message that did not arrive. Its sender learns of it: by the answer
-/// to its POST, or else by the reason with which the connection is closed, because the format has no word
-/// for it; what is missing is synced over the next connection.
+/// Handles an invalid frame, or a message that did not arrive. Its sender learns of it by the answer to its
+/// POST, or else by the reason of the close, because the format has no error message; what is missing is
+/// synced over the next connection.
 fn handle_fault(core: &Core, (channel, form): (ChannelId, Form), fault: &Fault, answers: bool) {
     let by_post = form.sends_json;
     let lost = match &fault.kind {
@@ -287,7 +287,7 @@ fn handle_fault(core: &Core, (channel, form): (ChannelId, Form), fault: &Fault, 
                 format!("{text}: raise --max-message of the receiver"),
             ))
         }
-        // Not the small limit on control texts.
+        // Not for the small limit on control texts.
         FaultKind::FrameTooLarge { limit, .. } if *limit >= 1 << 20 => {
             Some((TOO_LARGE, fault.kind.to_string()))
         }
@@ -295,7 +295,7 @@ fn handle_fault(core: &Core, (channel, form): (ChannelId, Form), fault: &Fault, 
     };
     core.drive(|state, now| {
         if let (false, Some((TOO_LARGE, reason))) = (answers, &lost) {
-            // The application waits for what this message would have brought.
+            // Tells the application, which waits for what this message would have brought.
             state.refused(&control::Refusal {
                 status: 413,
                 doc: None,
@@ -304,7 +304,7 @@ fn handle_fault(core: &Core, (channel, form): (ChannelId, Form), fault: &Fault, 
         }
         match lost {
             Some((code, reason)) if !by_post => state.hub.cut_off(channel, code, reason),
-            // A shortage of this side is no fault of the peer.
+            // A shortage of memory or room on this side is no fault of the peer.
             Some((1013, _)) => {}
             _ => state.hub.fault(now, channel, &fault.to_string()),
         }
@@ -359,7 +359,7 @@ fn decode(form: Form, bytes: Bytes) -> Result<Vec<ChannelMsg>, String> {
         return Ok(vec![message]);
     }
     decode_frame(bytes).map_err(|error: DecodeError| match error.detail {
-        // The original's text, which its clients may look for.
+        // The original's text, for which its clients may look.
         Detail::Version { found } => {
             format!("Unsupported wire version: {found} (expected {WIRE_VERSION})")
         }

@@ -11,7 +11,7 @@ use breakbulk_link::{Budget, lock};
 pub(super) struct Shares {
     common: Budget,
     reserved: usize,
-    /// With the number of their connections.
+    /// The share of each network, with the number of its connections.
     networks: Mutex<BTreeMap<Network, (Budget, usize)>>,
 }
 
@@ -77,7 +77,7 @@ fn network(address: IpAddr) -> Option<Network> {
     let mut network = [0; 8];
     match address.to_canonical() {
         address if address.is_loopback() => return None,
-        // No global IPv6 network begins with so many zeros.
+        // No public IPv6 network begins with four zero bytes.
         IpAddr::V4(address) => network[4..].copy_from_slice(&address.octets()),
         IpAddr::V6(address) => network.copy_from_slice(&address.octets()[..8]),
     }
@@ -95,7 +95,7 @@ mod tests {
         let shares = Shares::new(Budget::new(90), 10);
         let share = |address: &str| shares.of(Some(address.parse().unwrap()));
         let greedy = [share("192.0.2.1"), share("::ffff:192.0.2.1")];
-        // Two thirds of all, and what is reserved: for both together.
+        // Two thirds of the budget plus the reserve, for both connections together.
         let first = greedy[0].budget.charge(70).unwrap();
         assert!(greedy[1].budget.charge(1).is_none());
         for other in ["192.0.2.2", "2001:db8::1", "2001:db8:0:1::1"] {
@@ -105,7 +105,7 @@ mod tests {
         let held = one.budget.charge(10).unwrap();
         let same = share("2001:db8::ffff:1");
         assert_eq!(same.budget.used(), 10);
-        // On this machine every connection counts alone.
+        // Each connection from this machine has a share of its own.
         let local = [share("127.0.0.1"), share("127.0.0.1"), shares.of(None)];
         let charges: Vec<_> = local.iter().map(|it| it.budget.charge(10)).collect();
         assert!(charges.iter().all(Option::is_some));

@@ -26,11 +26,11 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub(super) struct Batch {
     pub(super) writes: Vec<Write>,
     pub(super) task: Option<(TaskId, Finished)>,
-    /// It took over what other nodes stored in this document; so many deletions by them.
+    /// The task took over what other nodes stored in this document, with this many deletions by them.
     pub(super) of_others: Option<(DocId, u64)>,
     /// Decremented when the writes are done.
     pub(super) pending: Arc<PendingCommits>,
-    /// The memory of what is written, charged until the machine was told.
+    /// The memory of the written bytes, charged until the machine is told that they are stored.
     pub(super) _charge: Option<Arc<Charge>>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct PendingCommits {
 
 #[derive(Debug, Default)]
 struct Commits {
-    /// How many are not done.
+    /// How many commits are not done.
     count: usize,
     /// One has failed: the loaded document is ahead of the store.
     failed: bool,
@@ -212,7 +212,7 @@ impl Committer {
         }
     }
 
-    /// A document is as other nodes stored it.
+    /// The loaded document has become what other nodes stored.
     fn took_over(&mut self, doc: &DocId, deletions: u64, size: u64) {
         self.store.absorb(doc, deletions);
         let before = match size {
@@ -312,12 +312,12 @@ impl Committer {
 /// The stored bytes after a commit.
 struct Sizes {
     total: u64,
-    /// Those of the documents that it changes.
+    /// The new sizes of the documents that the commit changes.
     changed: HashMap<DocId, u64>,
 }
 
-/// All batches that wait, up to the size of one commit. One that takes over a deletion by other nodes is the
-/// last one: what follows it is not deleted by that.
+/// All batches that wait, up to the size of one commit. A batch that takes over a deletion by other nodes is
+/// the last one of its commit: that deletion does not affect the batches after it.
 fn collect(first: Batch, batches: &Receiver<Batch>) -> Vec<Batch> {
     let mut bytes = weight(&first);
     let mut waiting = vec![first];

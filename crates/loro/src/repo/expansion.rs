@@ -19,7 +19,7 @@ pub(super) const HEAD: usize = 20;
 /// The modes, big-endian.
 const SNAPSHOT: [u8; 2] = [0, 3];
 pub(super) const UPDATES: [u8; 2] = [0, 4];
-/// What stands for a state that is left out.
+/// The byte that stands for a state that is left out.
 const NO_STATE: &[u8] = b"E";
 const TABLE_MAGIC: &[u8] = b"LORO";
 /// The magic bytes and the version before the blocks of a table.
@@ -131,7 +131,7 @@ fn check_snapshot(body: &[u8], left: &mut Left) -> Result<(), Oversized> {
     Ok(())
 }
 
-/// What the values of a table are.
+/// The kind of values in a table.
 #[derive(Clone, Copy)]
 enum Content {
     Changes,
@@ -208,13 +208,13 @@ fn check_block(
     }
 }
 
-/// Decompresses a block, unless it is too large: that is found out before there is memory for it.
+/// Decompresses a block unless it is too large, which is found out before memory is allocated for it.
 fn decompress(bytes: &[u8], large: bool, left: &Left) -> Result<Vec<u8>, Oversized> {
     let most = match large {
         true => left.left,
         false => left.left.min(SMALL_BLOCK),
     };
-    // The same decoder as `loro` uses.
+    // `loro` uses the same decoder.
     let read = |into: &mut dyn Write| {
         let mut chunks = FrameDecoder::new(bytes).take(most.saturating_add(1));
         std::io::copy(&mut chunks, into).map_err(|_| Oversized::Malformed)
@@ -231,7 +231,7 @@ fn decompress(bytes: &[u8], large: bool, left: &Left) -> Result<Vec<u8>, Oversiz
     Ok(values)
 }
 
-/// The values of a block of small ones: behind them their offsets and their number.
+/// Checks the values of a block of small ones, which ends with their offsets and their number.
 fn check_values(
     first_key: &[u8],
     block: &[u8],
@@ -252,7 +252,7 @@ fn check_values(
         let entry = data.get(offset(number)..offset(number + 1));
         let mut entry = entry.ok_or(malformed)?;
         if number > 0 {
-            // What the key shares with the first one, and the rest of it.
+            // How many bytes the key shares with the first one, then the rest of the key.
             let shared = usize::from(take(&mut entry, 1)?[0]);
             key.clear();
             key.extend(first_key.get(..shared).ok_or(malformed)?);

@@ -1,4 +1,4 @@
-//! Several updates in `loro`'s export format as one, so that they are imported at once.
+//! Joins several updates in `loro`'s export format to one, so that they are imported at once.
 //!
 //! An update is its magic bytes, a checksum of what follows, its mode, and blocks of changes, each behind its
 //! length. `loro` sorts the changes of all blocks before it applies them.
@@ -13,7 +13,7 @@ const MAGIC: &[u8] = b"loro";
 const CHECKSUM: usize = 16;
 const SEED: u32 = u32::from_le_bytes(*b"LORO");
 
-/// `None`: one of them is no update, or damaged.
+/// Joins updates; `None` if one of them is not an update, or is damaged.
 pub(super) fn join(all: &[&Bytes]) -> Option<Bytes> {
     let bytes: usize = all.iter().map(|data| data.len()).sum();
     let mut joined = Vec::with_capacity(HEAD + UPDATES.len() + bytes);
@@ -28,7 +28,7 @@ pub(super) fn join(all: &[&Bytes]) -> Option<Bytes> {
     Some(joined.into())
 }
 
-/// Whether this is an update that arrived as it was made.
+/// Whether this is an undamaged update.
 pub(super) fn is_update(data: &[u8]) -> bool {
     blocks(data).is_some()
 }
@@ -60,7 +60,7 @@ mod tests {
         let mut all = vec![change(&one, "a"), change(&one, "b"), change(&other, "c")];
         other.import(&all[0]).unwrap();
         all.push(change(&other, "d"));
-        // Even where one comes before what it depends on, or twice.
+        // Even if one comes before an update that it depends on, or twice.
         all.swap(0, 3);
         all.push(all[1].clone());
         let (separate, joined) = (LoroDoc::new(), LoroDoc::new());
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(status.unwrap().pending, None);
         assert_eq!(joined.get_deep_value(), separate.get_deep_value());
         assert_eq!(joined.oplog_vv(), separate.oplog_vv());
-        // One alone is as `loro` wrote it.
+        // A single update stays as `loro` wrote it.
         assert_eq!(join(&[&all[1]]).unwrap(), all[1]);
     }
 

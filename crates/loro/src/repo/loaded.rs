@@ -92,7 +92,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Changes were imported that are stored, or on their way to the committer.
+    /// Records imported changes that are stored, or on their way to the committer.
     pub(super) fn record(&mut self, status: &ImportStatus) {
         for (peer, (_, end)) in status.success.iter() {
             let known = self.recorded.get(peer).copied().unwrap_or(0);
@@ -102,7 +102,7 @@ impl Loaded {
         }
     }
 
-    /// Changes were imported that `loro` holds until others come.
+    /// Counts imported changes that `loro` holds until the changes they depend on come.
     pub(super) fn hold(&mut self, bytes: usize, status: &ImportStatus) {
         self.gaps += bytes;
         for (peer, (_, end)) in status.pending.iter().flat_map(VersionRange::iter) {
@@ -111,7 +111,7 @@ impl Loaded {
         }
     }
 
-    /// Nothing is held any more once all of it is recorded.
+    /// Stops counting held changes once all of them are recorded.
     pub(super) fn release_held(&mut self) {
         if self.gaps > 0 && self.recorded.includes_vv(&self.held) {
             self.gaps = 0;
@@ -119,8 +119,8 @@ impl Loaded {
         }
     }
 
-    /// What is stored is the truth again: all that the document has beyond it counts as an edit of the
-    /// application. False: the document does not have all that is stored.
+    /// Takes the stored version as recorded again: what the document has beyond it counts as edits of the
+    /// application. False if the document does not have all that is stored.
     pub(super) fn roll_back(&mut self) -> bool {
         let stored = self.pending.stored();
         let Ok(now) = crdt::version(&self.doc) else {
@@ -137,7 +137,7 @@ impl Loaded {
         true
     }
 
-    /// Whether it has edits of the application that are not stored.
+    /// Whether it has edits of the application that are not recorded.
     pub(super) fn has_edits(&self) -> bool {
         !crdt::version(&self.doc).is_ok_and(|now| now == self.recorded)
     }
@@ -186,7 +186,7 @@ impl Loaded {
         }
         let (on_edit, name, dirty) = (on_edit.clone(), self.name.clone(), self.dirty.clone());
         let subscription = self.doc.subscribe_local_update(Box::new(move |_| {
-            // One task for all edits until the next flush.
+            // One report for all edits until the next flush.
             if !dirty.swap(true, Ordering::AcqRel) {
                 on_edit(&name);
             }
@@ -260,7 +260,7 @@ impl Loaded {
     /// Replaces the stored updates by a snapshot.
     pub(super) fn compact(&mut self, writes: &mut Vec<Write>) -> Result<(), CrdtError> {
         let data = self.snapshot()?;
-        // If the snapshot has an edit that was not flushed, leave the compaction to the next time.
+        // If the snapshot has an edit that was not flushed, compact another time.
         if crdt::version(&self.doc)? == self.recorded {
             self.replace(data, writes);
         }

@@ -1,4 +1,4 @@
-//! What a worker does first of all that waits for it, and what it does together.
+//! Tests of which waiting task a worker does first, and which it does together.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -15,7 +15,7 @@ use crate::store::MemoryStore;
 
 const DOC: &str = "doc";
 
-/// One worker that does nothing until it is released, with a document that the application has open.
+/// A worker that does nothing until it is released, with a document that the application has open.
 struct Held {
     repo: Repo,
     slot: Arc<Slot>,
@@ -77,7 +77,7 @@ impl Held {
         id
     }
 
-    /// What was finished, in that order.
+    /// Releases the worker; returns the finished tasks in their order.
     fn finish(self) -> Vec<(TaskId, Finished)> {
         self.release.send(()).unwrap();
         let finished = self.finished.iter().take(self.tasks as usize);
@@ -97,7 +97,7 @@ impl Held {
     }
 }
 
-/// Changes of one peer, each with its earlier ones missing.
+/// This many changes of one peer, each exported without the earlier ones.
 fn changes(peer: u64, count: usize) -> Vec<Bytes> {
     let doc = LoroDoc::new();
     doc.set_peer_id(peer).unwrap();
@@ -171,7 +171,7 @@ fn changes_that_wait_are_imported_together_and_reported_one_by_one() {
     for (number, (id, finished)) in finished.iter().enumerate() {
         assert_eq!(id.0 as usize, number + 1);
         let data = [&one, &other][number % 2][number / 2].clone();
-        // What each brought, and the version behind it: subscribers get them one by one.
+        // What each change brought, and the version after it: subscribers get the changes one by one.
         let each = [number / 2 + 1, number.div_ceil(2)];
         let version = [(1, each[0] as i32), (2, each[1] as i32)];
         let version: breakbulk_message::loro::VersionVector =
@@ -234,7 +234,7 @@ fn a_change_that_came_before_what_it_depends_on_is_stored_with_it() {
     else {
         panic!("{:?}", finished[1].1.result);
     };
-    // What is stored and sent to others is all that became part of the document.
+    // Both changes are stored and sent to others.
     let other = LoroDoc::new();
     other.import(data).unwrap();
     assert_eq!(other.get_list("list").len(), 2);
@@ -245,14 +245,14 @@ fn a_change_that_came_before_what_it_depends_on_is_stored_with_it() {
 fn a_change_in_a_hole_between_those_of_another_one_is_stored() {
     let mut held = Held::new();
     let all = changes(1, 3);
-    // `loro` does not write such a thing, but takes it.
+    // `loro` does not write such an update, but accepts it.
     held.ask(import(&joined::join(&[&all[0], &all[2]]).unwrap()));
     held.ask(import(&all[1]));
     held.ask(import(&all[1]));
     let slot = held.slot.clone();
     let finished = held.finish();
     assert_eq!(length(&slot, "list"), 3);
-    // What is stored and sent to others, in that order.
+    // The changes that are stored and sent to others, in that order.
     let other = LoroDoc::new();
     for (_, finished) in &finished {
         match &finished.result {
@@ -263,7 +263,7 @@ fn a_change_in_a_hole_between_those_of_another_one_is_stored() {
         }
     }
     assert_eq!(other.get_list("list").len(), 3);
-    // Once is enough.
+    // The same change again brings nothing.
     assert_eq!(finished[2].1.result, Ok(Outcome::Imported(None)));
 }
 

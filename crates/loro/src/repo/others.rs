@@ -1,4 +1,4 @@
-//! What other nodes did to a document of the store that they share.
+//! Takes over what other nodes did to a document in the store that they share.
 
 use breakbulk_message::loro::{Transmission, VersionVector};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use crate::machine::{DocId, Outcome, WorkError, covers, is_nothing};
 use crate::store::Write;
 
 impl Worker {
-    /// Takes it over, and exports what peers lack that have this version. It is stored already.
+    /// Takes over changes of other nodes, already stored; exports what peers with the version `since` lack.
     pub(super) fn take_others(
         &mut self,
         doc: &DocId,
@@ -78,7 +78,7 @@ fn import_all(loaded: &mut Loaded, all: &[Bytes], limit: u64) -> Result<(), Crdt
             _ => join(&some.iter().collect::<Vec<_>>(), limit),
         };
         match joined.map(|data| import(loaded, &[data])) {
-            // One by one it is found out whether something is wrong with one of them.
+            // One by one, which finds out whether one of them is invalid.
             None | Some(Err(CrdtError::Refused(_))) => import(loaded, some)?,
             Some(imported) => imported?,
         }
@@ -104,7 +104,7 @@ fn import(loaded: &mut Loaded, all: &[Bytes]) -> Result<(), CrdtError> {
     Ok(())
 }
 
-/// What a peer with this version lacks, if it lacks something.
+/// What a peer with this version lacks, if anything.
 fn export(loaded: &mut Loaded, since: &VersionVector) -> Result<Option<Transmission>, CrdtError> {
     let version = to_wire(&loaded.recorded);
     if covers(since, &version) {

@@ -1,8 +1,8 @@
-//! What waits for one worker thread, and what of it comes next.
+//! The tasks that wait for one worker thread, and which of them comes next.
 //!
-//! Documents take turns. In each turn of a document its edits by the application go first, all that wait with
-//! one flush; then the oldest of its other requests, or the oldest changes of peers, several at a time. So an
-//! edit waits for at most one import, however many wait, and edits without end delay imports by one flush each.
+//! Documents take turns. In each turn of a document the application's edits go first, all of them with one
+//! flush; then its oldest other request, or the oldest changes of peers, several at a time. So an edit waits
+//! for at most one import, and a steady stream of edits delays each import by only one flush.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,9 +27,9 @@ pub(super) struct Queue {
 struct Waiting {
     edits: Vec<(u64, Job)>,
     others: VecDeque<(u64, Request)>,
-    /// The edits of this turn are done.
+    /// Whether the edits of this turn are done.
     edits_done: bool,
-    /// So many of the next imports are done one by one, each in a turn of its own.
+    /// This many of the next imports are done one by one, each in a turn of its own.
     alone: usize,
 }
 
@@ -64,7 +64,7 @@ impl Queue {
         }
     }
 
-    /// Puts imports of this turn back, the first of which have to be done one by one.
+    /// Puts imports of this turn back; the first `alone` of them must be done one by one.
     pub(super) fn put_back(&mut self, jobs: Vec<Job>, alone: usize) {
         let Some(doc) = jobs.first().map(|job| job.doc.clone()) else {
             return;
@@ -186,7 +186,7 @@ mod tests {
         queue
     }
 
-    /// The numbers of the tasks that come next.
+    /// The kind and the numbers of the tasks that come next.
     fn next(queue: &mut Queue) -> (&'static str, Vec<u64>) {
         let numbers = |jobs: Vec<Job>| jobs.iter().map(|job| job.id.0).collect();
         match queue.next() {
@@ -206,7 +206,7 @@ mod tests {
         queue.push(task("a", 200, Work::Local));
         queue.push(task("a", 201, Work::Local));
         assert_eq!(next(&mut queue), ("edits", vec![200, 201]));
-        // Edits without end do not keep the imports waiting.
+        // A steady stream of edits does not keep the imports waiting.
         queue.push(task("a", 202, Work::Local));
         assert_eq!(next(&mut queue), ("imports", (1..=64).collect()));
         queue.push(task("a", 203, Work::Local));
@@ -279,7 +279,7 @@ mod tests {
         queue.push(task("a", 4, Work::Local));
         queue.push(Request::Close("a".into()));
         assert_eq!(next(&mut queue), ("edits", vec![4]));
-        // Another holder's edit.
+        // An edit of another holder of the document.
         assert_eq!(next(&mut queue), ("imports", vec![3]));
         queue.push(task("a", 5, Work::Local));
         assert_eq!(next(&mut queue), ("edits", vec![5]));

@@ -1,15 +1,15 @@
-//! How much memory the loaded documents of all workers take, and which of them must go.
+//! How much memory the loaded documents of all workers take, and when a worker must unload some.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits::Limits;
 
-/// Known to all workers.
+/// Shared by all workers.
 #[derive(Debug)]
 pub(super) struct Room {
     /// Bytes of the documents that all workers have loaded.
     loaded: AtomicU64,
-    /// Bytes that they may have together.
+    /// Bytes that these documents may have together.
     limit: u64,
     /// Bytes and documents that each worker may have whatever the others do.
     share: u64,
@@ -32,8 +32,8 @@ impl Room {
         self.loaded.fetch_sub(before, Ordering::Relaxed);
     }
 
-    /// Whether a worker that has so much must unload something. One that has more than its share may
-    /// keep it while the others leave room: a large document that is in use is not loaded again and again.
+    /// Whether a worker with this many must unload one. A worker with more than its share may keep it while
+    /// the others leave room, so that a large document in use is not loaded again and again.
     pub(super) fn is_exceeded(&self, documents: usize, bytes: u64) -> bool {
         documents > self.documents
             || (bytes > self.share && self.loaded.load(Ordering::Relaxed) > self.limit)

@@ -1,8 +1,8 @@
 //! Imports changes that wait for one document with one call of `loro`.
 //!
-//! For changes that were made beside others `loro` reads the history again, back to where they parted, on each
-//! import. One by one, the changes of a few busy peers take longer than they took to make. What each change
-//! brought is reported on its own all the same.
+//! If changes were made in parallel, `loro` reads the history again on each import, back to where they
+//! diverged. Imported one by one, the changes of a few busy peers take longer than it took to make them. The
+//! result of each change is still reported separately.
 
 use breakbulk_message::loro::Transmission;
 use bytes::Bytes;
@@ -16,11 +16,11 @@ use super::{Job, joined};
 use crate::machine::{DocId, Finished, Outcome, Work};
 use crate::store::Write;
 
-/// What became of some changes.
+/// The result of importing changes together.
 pub(super) enum Together {
     /// They are imported: what each wrote, and its result.
     Imported(Vec<(Vec<Write>, Finished)>),
-    /// So many of them, at least one, have to be imported one by one, which finds out what is wrong with which.
+    /// This many of them, at least one, must be imported one by one, which finds out which one is invalid.
     OneByOne(usize),
 }
 
@@ -29,7 +29,7 @@ impl Worker {
     pub(super) fn import_together(&mut self, doc: &DocId, jobs: &[Job]) -> Together {
         let all: Vec<&Bytes> = jobs.iter().map_while(updates).collect();
         let bytes = all.iter().map(|data| data.len()).sum();
-        // With what is held until other changes come, more than these would be imported.
+        // An import could complete changes that `loro` holds, so more than these would be imported.
         let loaded = self.docs.get(doc);
         if loaded.is_some_and(|loaded| loaded.gaps > 0) {
             return Together::OneByOne(jobs.len());
@@ -37,7 +37,7 @@ impl Worker {
         if all.len() < 2 || self.condition.refusal(bytes).is_some() {
             return Together::OneByOne(1);
         }
-        // Before anything is decoded.
+        // Checked before anything is decoded.
         if join(&all, self.limits.expanded_bytes).is_none() {
             return Together::OneByOne(all.len());
         }
@@ -52,7 +52,7 @@ impl Worker {
         };
         match crdt::import(&loaded.doc, &data) {
             Ok(status) => {
-                // Not what the import brought alone: some of it may have been there, unrecorded.
+                // The document's version, not the import's: it may have had some of the changes, unrecorded.
                 let reached = loaded.doc.oplog_vv();
                 let all = all.iter().zip(complete);
                 let each = all.map(|(data, meta)| report(loaded, data, &meta, &reached));
@@ -61,8 +61,8 @@ impl Worker {
                     let bytes = data.len();
                     loaded.hold(bytes, &status);
                 }
-                // It is not reloaded here, which would lose what is not with the committer yet: so few bytes
-                // cannot be too many that are held.
+                // The document is not reloaded here, which would lose changes that are not with the committer
+                // yet: this few bytes cannot exceed the limit on held changes.
                 if let Some((writes, finished)) = imported.last_mut() {
                     self.compact_or_reload(doc, None, writes);
                     if let Some(loaded) = self.docs.get(doc) {
@@ -83,7 +83,7 @@ impl Worker {
     }
 }
 
-/// Updates as one, unless they would become too large: they are all decoded at once.
+/// Joins updates, unless they become too large: they are all decoded at once.
 pub(super) fn join(all: &[&Bytes], limit: u64) -> Option<Bytes> {
     let data = joined::join(all)?;
     expansion::check(&data, limit).is_ok().then_some(data)
@@ -100,8 +100,8 @@ fn updates(job: &Job) -> Option<&Bytes> {
     }
 }
 
-/// What the first of these changes consist of, as far as nothing is missing before them and the document does
-/// not become too large.
+/// What the first of these changes consist of, as many of them as lack no earlier change and do not make the
+/// document too large.
 fn complete(loaded: &Loaded, all: &[&Bytes], limit: u64) -> Vec<ImportBlobMetadata> {
     let mut complete = Vec::new();
     let (mut known, mut size) = (loaded.recorded.clone(), loaded.size());
@@ -113,7 +113,7 @@ fn complete(loaded: &Loaded, all: &[&Bytes], limit: u64) -> Vec<ImportBlobMetada
         let mut starts = meta.partial_start_vv.iter();
         let follows = starts.all(|(peer, start)| known.get(peer).copied().unwrap_or(0) >= *start);
         let has = |dependency| known.includes_id(dependency);
-        // What is in a hole would seem to be there once the rest is.
+        // With holes the recorded version would include changes that are missing.
         let broken = expansion::has_holes(data);
         if size > limit || broken || !follows || !meta.start_frontiers.iter().all(has) {
             break;
@@ -143,7 +143,7 @@ fn report(
         (true, true) => Ok(Outcome::Imported(None)),
         (true, false) => Ok(Outcome::Gap),
         (false, true) => Ok(brought(loaded, (*data).clone(), &mut writes)),
-        // Changes with a hole between them, which `loro` does not write: what came before the hole.
+        // Changes with a hole between them, which `loro` does not write: only those before the hole.
         (false, false) => {
             crdt::since(&loaded.doc, &before).map(|data| brought(loaded, data, &mut writes))
         }

@@ -38,10 +38,10 @@ pub(super) struct Worker {
     pub(super) limits: Limits,
     pub(super) on_edit: OnEdit,
     pub(super) docs: HashMap<DocId, Loaded>,
-    /// The document whose changes by other nodes this task took over, and their deletions of it.
+    /// The document whose changes by other nodes this task took over, and how often they deleted it.
     pub(super) taken: Option<(DocId, u64)>,
     room: Arc<Room>,
-    /// This worker's part of what is loaded.
+    /// The bytes of this worker's loaded documents as counted in `room`.
     counted: u64,
     clock: u64,
 }
@@ -75,7 +75,7 @@ impl Worker {
         let mut queue = Queue::default();
         loop {
             if queue.is_empty() {
-                // What cannot be unloaded before it is stored is looked at again soon.
+                // If documents could not be unloaded because they are not stored yet, tries again soon.
                 let wait = if exceeded {
                     AGAIN
                 } else {
@@ -90,11 +90,11 @@ impl Worker {
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
-            // What came meanwhile may go before what waited.
+            // Newer requests may go before those that wait.
             for request in requests.try_iter().take(AT_ONCE) {
                 queue.push(request);
             }
-            // Before more is loaded.
+            // Frees memory before more is loaded.
             self.make_room();
             match queue.next() {
                 Some(Next::Edits(jobs)) => self.store_edits(jobs, committer),
@@ -133,7 +133,7 @@ impl Worker {
         self.report(job, writes, finished, committer);
     }
 
-    /// Passes the result of a task on, to be reported once it is stored.
+    /// Passes on the result of a task, to be reported once it is stored.
     fn report(
         &mut self,
         job: Job,
@@ -486,7 +486,7 @@ fn import(
     let status = crdt::import(&loaded.doc, &data)?;
     loaded.record(&status);
     let gap = status.pending.is_some();
-    // These may have been what held changes waited for, which were never stored.
+    // These changes may complete held ones, which were never stored.
     let unlocked = loaded.gaps > 0;
     if gap {
         loaded.hold(data.len(), &status);
@@ -502,7 +502,7 @@ fn import(
     let version = to_wire(&loaded.recorded);
     let first = before.is_empty();
     if gap || unlocked || (snapshot && !first) {
-        // Not just the data was new: store and send what was.
+        // More or less than `data` is new: store and send exactly what is.
         let data = crdt::since(&loaded.doc, &before)?;
         loaded.append(data.clone(), writes);
         let news = Transmission::Update { data, version };
@@ -522,7 +522,7 @@ fn import(
 /// What a peer with version `since` lacks.
 fn answer(loaded: &mut Loaded, since: &VersionVector) -> Result<Transmission, CrdtError> {
     let version = to_wire(&loaded.recorded);
-    // As the original: whoever has nothing gets a snapshot, even of an empty document.
+    // As in the original, a peer that has nothing gets a snapshot, even of an empty document.
     if is_nothing(since) {
         let data = loaded.snapshot()?;
         return Ok(Transmission::Snapshot { data, version });

@@ -44,7 +44,7 @@ const PART: usize = (64 << 10) - 128;
 /// redb's page cache; its own default is 1 GiB.
 const CACHE: usize = 16 << 20;
 
-/// How long a database that failed is waited for until nobody reads from it any more.
+/// How long to wait until no thread reads from a failed database any more.
 const READERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Documents on disk. The file stays locked until the store is dropped, and does not shrink.
@@ -131,7 +131,7 @@ impl DiskStore {
         self.open.again(&self.name, self.readers_within, reopen)
     }
 
-    /// Whether a file beside the store could take another commit.
+    /// Checks that a file beside the store could take another commit.
     fn check_room(&self) -> Result<(), StoreError> {
         let Some(path) = &self.path else {
             return Ok(());

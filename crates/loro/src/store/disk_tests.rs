@@ -1,4 +1,4 @@
-//! What is left when the power fails, at every point at which it can.
+//! Tests of what a store on disk holds after a power failure, at every point where one can happen.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -44,7 +44,7 @@ fn batches() -> Vec<Vec<Write>> {
         .collect()
 }
 
-/// Commits until something fails: what was confirmed, and what was tried last.
+/// Commits until something fails. Returns what was confirmed, and the same with the batch tried last.
 fn work(disk: &CrashDisk, store: Option<DiskStore>) -> (All, All) {
     let mut oracle = MemoryStore::new();
     let mut confirmed = All::new();
@@ -108,7 +108,7 @@ fn a_store_whose_disk_was_full_recovers() {
     disk.fail_after(Some(0));
     store.commit(second).unwrap_err();
     store.commit(second).unwrap_err();
-    // What is stored can be read as soon as the disk can be written enough to open it.
+    // Stored documents can be read as soon as the disk accepts what opening the file writes.
     disk.fail_after(None);
     store.recover().unwrap();
     assert_eq!(all(&store), before);
@@ -119,7 +119,7 @@ fn a_store_whose_disk_was_full_recovers() {
         oracle.commit(batch).unwrap();
     }
     assert_eq!(all(&store), all(&oracle));
-    // Readers from before read on.
+    // A reader made before the failure still works.
     assert_eq!(
         reader.load("a").unwrap(),
         oracle.reader().load("a").unwrap()
@@ -143,10 +143,10 @@ fn a_reader_that_hangs_delays_recovery_no_longer_than_its_deadline() {
     let error = store.recover().unwrap_err();
     let text = error.to_string();
     assert!(text.contains("1 reads did not end within 0.01 s"), "{text}");
-    // It is as it was before: still failed, and others may use it.
+    // Nothing has changed: the store has still failed, and can still be read.
     store.commit(second).unwrap_err();
     drop(store.database().unwrap());
-    // The end of the read is noticed; a reader that comes meanwhile gets the new database.
+    // Recovery notices the end of the read; a reader that comes meanwhile gets the new database.
     store.readers_within = Duration::from_secs(3600);
     let reader = store.reader();
     std::thread::scope(|scope| {
@@ -167,7 +167,7 @@ fn a_batch_costs_one_sync() {
     for batch in batches() {
         store.commit(&batch).unwrap();
     }
-    // Where the file grows there is one more, which it does a few times.
+    // One sync more whenever the file grows, which happens a few times.
     let (syncs, least) = (disk.counts().syncs - start, batches().len() as u64);
     assert!((least..=least + 3).contains(&syncs), "{syncs} syncs");
     let before = disk.counts();

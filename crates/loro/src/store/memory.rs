@@ -7,8 +7,8 @@ use super::{Kept, Store, StoreError, StoreReader, Write};
 use crate::machine::{DocId, Head};
 use breakbulk_link::lock;
 
-/// Documents in memory, as exported bytes: one that was unloaded, or that hostile changes corrupted in
-/// memory, is loaded again from them.
+/// Documents in memory, as exported bytes. A document that was unloaded, or corrupted in memory by hostile
+/// changes, is loaded again from these bytes.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore(Arc<Mutex<BTreeMap<DocId, (Head, Kept)>>>);
 

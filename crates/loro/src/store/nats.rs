@@ -17,7 +17,7 @@ use super::shared::{self, SharedDocuments};
 use super::{Kept, OnOthers, Others, Store, StoreError, StoreReader, Write};
 use crate::machine::{DocId, Head};
 
-/// How long a commit waits for servers that are away. Meanwhile nothing is answered; after that documents
+/// How long a commit waits for servers that are away; peers get no responses meanwhile. After that documents
 /// can be read, and changes are refused until the servers are back.
 const OUTAGE: Duration = Duration::from_secs(30);
 
@@ -113,7 +113,7 @@ impl Inner {
         lock(&self.documents)
     }
 
-    /// Takes what all nodes store, until the stream is lost.
+    /// Reads what all nodes store, until the stream is lost.
     async fn follow(self: Arc<Self>, mut tail: Tail) {
         let lost = loop {
             match tail.next().await {
@@ -149,8 +149,8 @@ impl Inner {
         if notify {
             self.notify(&doc);
         }
-        // The writer of a snapshot or a deletion deletes what it has made useless. If that node is killed
-        // before, the messages stay until one that was started later compacts the document.
+        // The writer of a snapshot or a deletion deletes the messages that it makes useless. If that node is
+        // killed before, they stay until a node that was started later compacts the document.
         if record.own && !useless.is_empty() {
             tokio::spawn(self.clone().forget(doc, useless));
         }
@@ -199,7 +199,7 @@ impl Inner {
         stored
     }
 
-    /// Stores them after whatever others stored.
+    /// Stores writes after whatever others stored.
     async fn store(&self, doc: &DocId, writes: &[Write]) -> Result<(), StoreError> {
         let topic = shared::topic(doc);
         let mut read = self.read.subscribe();
@@ -241,8 +241,8 @@ impl Store for NatsStore {
         Ok(self.inner.documents().heads())
     }
 
-    /// A commit that fails may be stored in part. Updates commute and can be stored twice, so whoever sends
-    /// them again does no harm; what was stored all the same is told as if another node had stored it.
+    /// A failed commit may be stored in part. Updates commute and can be stored twice, so a writer that sends
+    /// them again does no harm; what was stored nevertheless is reported as if another node had stored it.
     fn commit(&mut self, writes: &[Write]) -> Result<(), StoreError> {
         let mut by_doc: BTreeMap<DocId, Vec<Write>> = BTreeMap::new();
         for write in writes {

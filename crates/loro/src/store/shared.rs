@@ -1,8 +1,8 @@
 //! The documents of a store that several nodes share, as each of them keeps them. Pure.
 //!
-//! All nodes read the same records of a document in the same order, and so keep the same. What a node wants
-//! to write is adapted to what others wrote meanwhile: updates can be stored behind any others, since they
-//! commute; a snapshot replaces the updates before it only if it contains all of them.
+//! All nodes read the same records of a document in the same order, and so keep the same. Writes of a node
+//! are adapted to what others wrote meanwhile: updates can be stored after any others, since they commute; a
+//! snapshot replaces the updates before it only if it contains all of them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) kind: Kind,
-    /// The version that its writer had after it.
+    /// The version of the document after it, as its writer knew it.
     pub(super) version: VersionVector,
     /// As loro exports it; empty if the document is deleted.
     pub(super) data: Bytes,
@@ -95,7 +95,7 @@ fn take(bytes: &mut Bytes, length: u64) -> Option<Bytes> {
     (length <= bytes.len()).then(|| bytes.split_to(length))
 }
 
-/// The topic of a document: its name, with what topics cannot have as `=XX`.
+/// The topic of a document: its name, with characters that topics cannot have as `=XX`.
 pub(super) fn topic(doc: &str) -> String {
     let mut topic = String::from("d-");
     for byte in doc.bytes() {
@@ -117,40 +117,39 @@ pub(super) struct SharedDocuments {
 
 #[derive(Debug, Default)]
 struct Document {
-    /// Where the last record is.
+    /// The place of the last record.
     place: u64,
     /// The version of all that is stored.
     version: VersionVector,
     kept: Kept,
-    /// What others stored, and this node's worker has not taken.
+    /// What others stored and this node's worker has not taken over yet.
     fresh: Vec<Bytes>,
-    /// The worker was told that there is something.
+    /// Whether the worker was told that there is something to take over.
     notified: bool,
     /// This node is storing something.
     writing: bool,
-    /// The last time that it did, it gave up: that record may come all the same, also while the next one is
-    /// being stored.
+    /// Whether its last attempt failed: that record may still come, even while the next one is being stored.
     gave_up: bool,
-    /// The messages of the stream that have what is kept.
+    /// The numbers of the stream's messages that hold the document.
     messages: Vec<u64>,
-    /// Deletions by others: all, those that the worker has taken, and those before which this node has no
-    /// change on its way.
+    /// Deletions by others: all, those that the worker has taken over, and those that no change of this node
+    /// under way precedes.
     deletions: u64,
     taken: u64,
     absorbed: u64,
 }
 
-/// What is to be stored of some writes.
+/// How some writes are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// The record after which.
+    /// The record that they must follow.
     pub(super) after: u64,
-    /// Nothing, if others have stored or deleted all of it already.
+    /// What is stored; nothing if others have stored or deleted all of it already.
     pub(super) changes: Vec<Change>,
 }
 
 impl SharedDocuments {
-    /// The workers begin with what is stored now.
+    /// Counts all that is stored now as known to the workers.
     pub(super) fn start(&mut self) {
         for document in self.docs.values_mut() {
             document.fresh.clear();
@@ -182,7 +181,7 @@ impl SharedDocuments {
         self.docs.get(doc).map_or(0, |document| document.place)
     }
 
-    /// How writes to one document are stored, after what is known of it.
+    /// Plans how writes to one document are stored, given what is known of it.
     pub(super) fn plan(&self, doc: &str, writes: &[Write]) -> Plan {
         let empty = Document::default();
         let document = self.docs.get(doc).unwrap_or(&empty);
@@ -190,7 +189,7 @@ impl SharedDocuments {
             after: document.place,
             changes: Vec::new(),
         };
-        // The worker did not know of a deletion when it made these changes: they are deleted, too.
+        // The worker did not know of a deletion when it made these changes: they count as deleted with it.
         if document.deletions > document.absorbed {
             return plan;
         }
@@ -201,7 +200,7 @@ impl SharedDocuments {
                 Write::Replace { data, head, .. } if covers(&head.version, &version) => {
                     (Kind::Replace, data.clone(), head)
                 }
-                // A compaction that lacks changes of others: nothing is lost without it.
+                // A compaction that lacks changes of others is left out: nothing is lost.
                 Write::Replace { head, .. } if covers(&version, &head.version) => continue,
                 Write::Replace { data, head, .. } => (Kind::Append, data.clone(), head),
                 Write::Delete { .. } => {
@@ -232,8 +231,8 @@ impl SharedDocuments {
         self.docs.entry(doc.clone()).or_default().writing = true;
     }
 
-    /// It has stored it, or failed to. True: tell the worker to look at the document again, since what failed
-    /// may have been stored all the same.
+    /// The store has stored it, or failed to. Returns whether to tell the worker to look at the document
+    /// again, since what failed may have been stored nevertheless.
     pub(super) fn end(&mut self, doc: &DocId, failed: bool) -> bool {
         let document = self.docs.entry(doc.clone()).or_default();
         document.writing = false;
@@ -241,8 +240,8 @@ impl SharedDocuments {
         failed && document.wants_notice(false)
     }
 
-    /// What this node stored was a part of something that failed: tell the worker to look at the document again,
-    /// which believes that nothing was stored.
+    /// What this node stored was part of a commit that failed. Returns whether to tell the worker, which
+    /// believes that nothing was stored, to look at the document again.
     pub(super) fn failed_beside(&mut self, doc: &DocId) -> bool {
         self.docs
             .entry(doc.clone())
@@ -250,15 +249,15 @@ impl SharedDocuments {
             .wants_notice(false)
     }
 
-    /// A record was read at this place. One of this node that it has given up on counts as one of others.
+    /// A record was read at this place. A record of this node that it gave up on counts as one of others.
     pub(super) fn read(&mut self, doc: &DocId, place: u64, changes: &[Change], own: bool) -> bool {
         let document = self.docs.get(doc);
         let waits = document.is_some_and(|document| document.writing && !document.gave_up);
         self.apply(doc, place, changes, own && waits)
     }
 
-    /// Notes which messages of the stream a record is in, when it is read. Returns those that it makes
-    /// useless: all before a snapshot or a deletion.
+    /// Remembers in which messages of the stream a record is. Returns the messages that it makes useless: all
+    /// before a snapshot or a deletion.
     pub(super) fn hold(&mut self, doc: &DocId, messages: &[u64], changes: &[Change]) -> Vec<u64> {
         let held = &mut self.docs.entry(doc.clone()).or_default().messages;
         let replaces = changes.iter().any(|change| change.kind != Kind::Append);
@@ -270,14 +269,14 @@ impl SharedDocuments {
         useless
     }
 
-    /// Messages that could not be deleted are useless again with the next snapshot.
+    /// Takes back messages that could not be deleted: the next snapshot makes them useless again.
     pub(super) fn hold_again(&mut self, doc: &DocId, messages: Vec<u64>) {
         let document = self.docs.entry(doc.clone()).or_default();
         document.messages.extend(messages);
     }
 
-    /// A record was stored at this place, by this node or another one. True: tell the worker that there is
-    /// something of others.
+    /// A record was stored at this place, by this node or another one. Returns whether to tell the worker
+    /// that there is something of others.
     pub(super) fn apply(&mut self, doc: &DocId, place: u64, changes: &[Change], own: bool) -> bool {
         let document = self.docs.entry(doc.clone()).or_default();
         if place <= document.place {
@@ -310,7 +309,7 @@ impl SharedDocuments {
         document.wants_notice(own)
     }
 
-    /// What others did. True: there is more already, tell the worker again.
+    /// What others did. True if there is more already: tell the worker again.
     pub(super) fn take(&mut self, doc: &str) -> (Others, bool) {
         let Some(document) = self.docs.get_mut(doc) else {
             return (Others::default(), false);
@@ -356,7 +355,7 @@ impl Document {
     }
 }
 
-/// The version of all changes of both.
+/// The version that has all changes of both.
 pub(super) fn union(one: &VersionVector, other: &VersionVector) -> VersionVector {
     let mut all: BTreeMap<u64, i32> = one.entries().iter().copied().collect();
     for (peer, counter) in other.entries() {

@@ -1,4 +1,4 @@
-//! What nodes that share documents keep, and what they make of their writes.
+//! Tests of what nodes that share documents keep, and how they adapt their writes.
 //!
 //! `BREAKBULK_SEED=n` replays one run of the model test.
 
@@ -20,7 +20,7 @@ fn version(text: &str) -> VersionVector {
         .collect()
 }
 
-/// `+a1,b2=data`, `!a1=data` (a snapshot) or `-`.
+/// Parses `+a1,b2=data` (an update), `!a1=data` (a snapshot) or `-` (a deletion).
 fn change(text: &str) -> Change {
     let (kind, rest) = text.split_at(1);
     let (of, data) = rest.split_once('=').unwrap_or(("", ""));
@@ -180,7 +180,7 @@ fn the_worker_is_told_once_and_takes_all_that_others_did() {
     assert!(!documents.apply(&doc, 1, &changes("+a1=own"), true));
     assert!(documents.apply(&doc, 2, &changes("+b1=1"), false));
     assert!(!documents.apply(&doc, 3, &changes("+b2=2"), false));
-    // Read again after it was appended.
+    // A record that is read twice changes nothing.
     assert!(!documents.apply(&doc, 3, &changes("+b2=2"), false));
     let (others, more) = documents.take("d");
     assert_eq!((others.deleted, more), (false, false));
@@ -231,7 +231,7 @@ fn what_was_changed_before_a_deletion_was_seen_is_deleted_with_it() {
     let (others, more) = documents.take("d");
     assert!(others.deleted && more, "what came after it is taken next");
     assert_eq!(others.data, [""; 0]);
-    // A change of before is still on its way to the store.
+    // A change made before the deletion was known is still on its way to the store.
     assert_eq!(documents.plan("d", &writes("+a2=late")).changes, []);
     documents.absorb("d", others.deletions);
     let (others, more) = documents.take("d");
@@ -294,7 +294,7 @@ fn nodes_that_read_the_same_records_keep_the_same() {
         };
         let doc: DocId = "d".into();
         let mut nodes = [(); 3].map(|()| SharedDocuments::default());
-        // What each node has read of the journal, and the content of all that was stored.
+        // The journal, and how much of it each node has read.
         let mut journal: Vec<(usize, Vec<Change>)> = Vec::new();
         let mut read = [0; 3];
         let mut counters = [0; 3];
@@ -329,7 +329,7 @@ fn nodes_that_read_the_same_records_keep_the_same() {
                     head,
                 },
             };
-            // As the fence of the journal: only who has read everything may append.
+            // Like the fence of the journal: only a node that has read everything may append.
             let plan = nodes[node].plan("d", &[wanted]);
             if plan.after == journal.len() as u64 && !plan.changes.is_empty() {
                 journal.push((node, plan.changes.clone()));
@@ -347,7 +347,7 @@ fn nodes_that_read_the_same_records_keep_the_same() {
             nodes.iter().all(|node| kept(node) == first),
             "BREAKBULK_SEED={seed}"
         );
-        // Whatever was ever appended after the last snapshot is there, in order.
+        // Everything appended after the last snapshot is there, in order.
         let last = journal
             .iter()
             .rposition(|(_, c)| c[0].kind == Kind::Replace);

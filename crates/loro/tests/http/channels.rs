@@ -1,4 +1,4 @@
-//! Data channels on the loopback: what they carry, how they end, and offers that want too much.
+//! Data channels on the loopback: what they carry, how they end, and invalid or excessive offers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::common::{
 };
 use crate::raw::{Answer, ask};
 
-/// Datagrams stay on this machine, and nobody is asked for an address.
+/// Options that keep datagrams on this machine and ask no server for an address.
 pub(crate) fn local() -> ChannelOptions {
     ChannelOptions {
         bind: vec!["127.0.0.1:0".to_owned()],
@@ -53,7 +53,7 @@ async fn frames_of_the_originals_size_pass_both_ways_and_each_end_can_close() {
         let client = dialled(Way::DataChannel, client.unwrap());
         let server = open(server, config(Way::DataChannel));
         for end in [&client, &server] {
-            // The original's threshold counts the piece alone.
+            // The original's threshold does not count the header of a piece.
             end.with(|link| link.set_cap(Cap::piece(204_800)));
         }
         for (from, to) in [(&client, &server), (&server, &client)] {
@@ -142,7 +142,7 @@ async fn offers_that_want_too_much_are_refused() {
     }
 }
 
-/// 32 offers that dripped, or that nobody followed with a data channel, kept all others out for 15 s.
+/// Offers sent slowly, or not followed by a data channel, once kept all other peers out for 15 s.
 #[tokio::test]
 async fn offers_that_lead_nowhere_keep_no_newcomer_out() {
     use tokio::io::AsyncWriteExt;
@@ -161,7 +161,7 @@ async fn offers_that_lead_nowhere_keep_no_newcomer_out() {
         socket.write_all(head.as_bytes()).await.unwrap();
         dripping.push(socket);
     }
-    // Each of these takes the place of the oldest one before it.
+    // Each of these takes the place of the oldest offer before it.
     for _ in 0..5 {
         let answer = offer(address, path, "offer", SDP).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -181,7 +181,7 @@ async fn offers_of_those_who_never_come_are_forgotten() {
     soon("its place", forgotten).await;
 }
 
-/// A peer that does as it likes.
+/// A scripted peer; the watch tells that its candidates are gathered.
 struct Gathered(watch::Sender<bool>);
 
 impl PeerConnectionEventHandler for Gathered {
@@ -232,7 +232,7 @@ async fn long_strings_are_ignored_and_other_channels_are_closed() {
     .await;
     let arrival = soon("the arrival", arrivals.next()).await.unwrap();
     let (mut source, _sink) = arrival.transport.split();
-    // It fails if the channel is closed by now.
+    // Fails if the channel is closed already.
     let _ = other.send((&b"not ours"[..]).into()).await;
     let ended =
         async { while !matches!(other.poll().await, Some(DataChannelEvent::OnClose) | None) {} };

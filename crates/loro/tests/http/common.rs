@@ -1,4 +1,4 @@
-//! A server with a peer behind it that keeps what it gets and says what it is told to.
+//! A server whose peer keeps what it gets and sends what a test tells it to.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Frames of this size at most, so that a message of some size is cut.
+/// The largest frame, so that larger messages are cut.
 pub(crate) const CAP: usize = 20_000;
 
-/// A check that hangs fails with a word instead.
+/// Fails with this text instead of hanging.
 pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), work)
         .await
@@ -35,7 +35,7 @@ pub(crate) async fn listen(router: Router, limits: Limits) -> (SocketAddr, Servi
     (address, Serving(task))
 }
 
-/// A server of all ways under `/loro`, and who comes in.
+/// A server of all transports under `/loro`, and its arriving clients.
 pub(crate) async fn all_ways(options: ServeOptions) -> (SocketAddr, Arrivals, Serving) {
     let (server, arrivals) = Server::new(options);
     let router = Router::new().nest("/loro", server.router());
@@ -43,7 +43,7 @@ pub(crate) async fn all_ways(options: ServeOptions) -> (SocketAddr, Arrivals, Se
     (address, arrivals, serving)
 }
 
-/// Ends with the test.
+/// The task of a server; dropping it stops the server.
 pub(crate) struct Serving(JoinHandle<()>);
 
 impl Drop for Serving {
@@ -99,7 +99,7 @@ fn link(
     link
 }
 
-/// The next message, if the connection does not end before.
+/// The next message, unless the connection ends before.
 pub(crate) async fn message(connection: &Connection) -> Option<Message> {
     loop {
         match connection.event().await? {
@@ -115,7 +115,7 @@ pub(crate) fn send(connection: &Connection, text: impl Into<Bytes>) {
     assert!(outcome.is_ok(), "{:?}", outcome.err().map(|it| it.error));
 }
 
-/// What a real peer says of a message that it cannot decode.
+/// How a real peer judges a message: one that it cannot decode is refused.
 pub(crate) fn verdict(message: &[u8]) -> Result<(), Refusal> {
     match message.first() {
         Some(2) => Ok(()),
@@ -127,7 +127,7 @@ pub(crate) fn verdict(message: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Serves everybody alike: keeps each message, and says of each how long it was and its first bytes.
+/// Serves all clients: settles each message, and answers it with its length and checksum.
 pub(crate) fn keepers(mut arrivals: Arrivals) -> JoinHandle<()> {
     tokio::spawn(async move {
         while let Some(arrival) = arrivals.next().await {
@@ -143,7 +143,7 @@ pub(crate) fn keepers(mut arrivals: Arrivals) -> JoinHandle<()> {
     })
 }
 
-/// A JSON text as long as the message and a little more, from which the message can be told.
+/// A JSON text somewhat longer than the message, with the message's length and checksum.
 pub(crate) fn echo(message: &[u8]) -> String {
     let sum = message.iter().fold(7_u32, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(u32::from(*byte))

@@ -1,4 +1,4 @@
-//! Clients that want to make something grow, or to be waited for.
+//! Clients that try to use up memory, or to make the server wait for them.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ async fn what_is_too_much_is_refused_with_its_limit() {
         assert_eq!(answer.status, status, "{what}: {answer:?}");
         assert!(answer.body.contains(word), "{what}: {answer:?}");
     }
-    // Nothing of it did harm.
+    // The server still works.
     assert_eq!(
         post(address, "/loro/sync", "2000", &[0, 2]).await.status,
         200
@@ -135,7 +135,7 @@ async fn posts_wait_while_the_link_wants_nothing_and_only_so_many() {
     let mut config = config(Way::Sse);
     config.limits.undelivered = 1;
     let connection = open(arrivals.next().await.unwrap(), config);
-    // The first is taken and not settled, the others wait for the link or for a word.
+    // The first POST is taken and waits for its outcome, the others wait for the link.
     let (told, mut answers) = tokio::sync::mpsc::unbounded_channel();
     for _ in 0..4 {
         let told = told.clone();
@@ -206,7 +206,7 @@ async fn bodies_of_all_connections_together_are_bounded() {
     let (address, mut arrivals, _serving) = all_ways(options).await;
     let _first = Open::new(address, "GET", EVENTS, &[], &[]).await;
     let _second = Open::new(address, "GET", "/loro/events?peerId=3000", &[], &[]).await;
-    // Nobody drives the first: what is posted to it waits.
+    // Nothing drives the first connection: POSTs to it wait.
     let first = arrivals.next().await.unwrap();
     let second = open(arrivals.next().await.unwrap(), config(Way::Sse));
     let keeping = tokio::spawn(async move {
@@ -218,10 +218,10 @@ async fn bodies_of_all_connections_together_are_bounded() {
     for _ in 0..3 {
         posts.spawn(post_to(address, "2000", 600));
     }
-    // There is room for two that wait.
+    // There is room for two waiting bodies.
     let refused = soon("the refusal", posts.join_next()).await;
     assert_eq!(refused.unwrap().unwrap(), 503);
-    // Whoever holds less is not kept out: the first gives up what it holds for it.
+    // A connection that holds less is not refused: the first gives up a body for it.
     for size in [300, 301] {
         assert_eq!(post_to(address, "3000", size).await, 200, "{size}");
     }
@@ -243,7 +243,7 @@ async fn a_poller_that_stays_away_is_forgotten() {
     let (address, mut arrivals, _serving) = all_ways(options).await;
     ask(address, "GET", POLL, &[], &[]).await;
     let connection = open(arrivals.next().await.unwrap(), config(Way::Poll));
-    // One who waits is there, however long.
+    // A client whose poll waits is not considered gone, however long that takes.
     let waited = ask(address, "GET", &format!("{POLL}&wait=300"), &[], &[]).await;
     assert_eq!(waited.body, r#"{"messages":[],"isNewConnection":false}"#);
     let closed = soon("the end", connection.closed()).await;
@@ -329,7 +329,7 @@ async fn heads_are_bounded_in_size_number_and_time() {
     for _ in 0..8 {
         idle.push(TcpStream::connect(address).await.unwrap());
     }
-    // The ninth gets the place of one that says nothing.
+    // The ninth connection takes the place of a silent one.
     let answer = ask(address, "GET", "/poll?peerId=1", &[], &[]).await;
     assert_eq!(answer.status, 200, "{answer:?}");
 }

@@ -1,4 +1,4 @@
-//! Web pages of other origins, and what browsers are told.
+//! Web pages of other origins, and the headers that browsers get.
 
 use breakbulk_loro::http::serve_options;
 use breakbulk_net::http::ServeOptions;

@@ -1,4 +1,4 @@
-//! HTTP as bytes: requests that a library would not send, answers as they are.
+//! HTTP as bytes: requests that no library would send, and unparsed answers.
 
 use std::net::SocketAddr;
 
@@ -113,7 +113,7 @@ impl Open {
         (size > 0).then(|| String::from_utf8(chunk).unwrap())
     }
 
-    /// Reads until what came ends so.
+    /// Reads until the text ends with this.
     pub(crate) async fn until(&mut self, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
@@ -123,7 +123,7 @@ impl Open {
         text
     }
 
-    /// All that comes.
+    /// The rest of the answer.
     pub(crate) async fn rest(&mut self) -> String {
         let mut text = String::new();
         if self.chunked {

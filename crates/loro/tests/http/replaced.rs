@@ -1,4 +1,4 @@
-//! A peer that comes back, two polls at once, and who is told what.
+//! A peer that connects again, two polls at once, and answers that go to the right client.
 
 use breakbulk_loro::http::serve_options;
 use breakbulk_net::http::{Authorize, Claim, Denied, Grant, ServeOptions};
@@ -27,7 +27,7 @@ async fn a_returning_peer_replaces_its_connection_and_stays() {
             (closed.code, closed.reason.as_str()),
             (1000, "Replaced by new connection")
         );
-        // The old one is gone for good, and took nothing of the new one with it.
+        // The old connection ends, and takes nothing of the new one with it.
         soon("the old one's end", first.ended()).await;
         let posting = tokio::spawn(post_static(address));
         let came = soon("the message", message(&second)).await.unwrap();
@@ -82,7 +82,7 @@ async fn of_two_polls_the_older_is_answered_at_once() {
     for _ in 0..2 {
         polls.spawn(ask(address, "GET", path, &[], &[]));
     }
-    // Whichever came first is answered while the other waits.
+    // The older of both is answered while the newer one waits.
     let first = soon("the older poll", polls.join_next())
         .await
         .unwrap()
@@ -112,7 +112,7 @@ async fn a_poll_that_is_given_up_with_messages_ends_its_connection() {
     );
     let poll = tokio::spawn(ask(address, "GET", path, &[], &[]));
     send(&connection, "{}");
-    // The poll has it, and waits for more.
+    // The message is with the poll, which waits for more.
     soon("the handing over", connection.drained()).await;
     poll.abort();
     let closed = soon("the end", connection.closed()).await;
@@ -122,7 +122,7 @@ async fn a_poll_that_is_given_up_with_messages_ends_its_connection() {
     );
 }
 
-/// Knows two secrets.
+/// Accepts two secrets.
 struct Secrets;
 
 impl Authorize for Secrets {

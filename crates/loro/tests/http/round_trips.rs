@@ -1,4 +1,4 @@
-//! Messages of many fragments up and whole texts down, over every way.
+//! Messages in many fragments up, and whole texts down, over every transport.
 
 use breakbulk_loro::http::client_options;
 use breakbulk_loro::http::serve_options;
@@ -10,7 +10,7 @@ use crate::common::{all_ways, dialled, echo, keepers, message, payload, send, so
 
 async fn dial(way: Way, base: &str) -> Connection {
     let options = client_options("2000");
-    // With a slash at its end or without.
+    // With a slash at its end, and without.
     let http = format!("http://{base}{}", if way == Way::Sse { "/" } else { "" });
     match way {
         Way::Sse => dialled(way, sse::connect(&http, &options).await.unwrap()),
@@ -42,7 +42,7 @@ async fn fragments_go_up_and_whole_texts_come_down_by_every_way() {
     keepers(arrivals);
     for way in ways {
         let connection = dial(way, &format!("{address}/loro")).await;
-        // One frame, a frame of the cap, two frames, many; and small ones behind each other.
+        // One frame, a frame of the cap, two frames, many frames; and many small messages in a row.
         for sizes in [&[1][..], &[19_999], &[20_000], &[300_000, 2], &[5; 40]] {
             for size in sizes {
                 send(&connection, payload(*size));

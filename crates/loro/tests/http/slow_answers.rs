@@ -1,4 +1,4 @@
-//! Answers to polls that take long to read: both sides know that the other is there.
+//! Answers to polls that take long to read: neither side takes the other for gone.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ async fn a_client_that_reads_an_answer_is_not_taken_for_one_that_left() {
     let path = "/loro/poll?peerId=2000&wait=60000";
     ask(address, "GET", path, &[], &[]).await;
     let connection = open(arrivals.next().await.unwrap(), config(Way::Poll));
-    // More than the sockets hold, and only its head is read: until all is, the message stays charged.
+    // More than the sockets buffer, and the client reads only the head: the message stays charged.
     send(&connection, format!("\"{}\"", "x".repeat(30 << 20)));
     let _reading = Open::new(address, "GET", path, &[], &[]).await;
     assert!(

@@ -1,5 +1,5 @@
-//! What real servers answered, replayed: every status, body and content type, save where a rule below
-//! says otherwise.
+//! Replays what real servers answered: every status, body and content type must be the same, except where a
+//! rule below says otherwise.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::common::{config, listen, message, open, send, verdict};
 use crate::raw::{Open, ask};
 
-/// Where ours differs, and why.
+/// Where this server differs, and why.
 const RULES: &[(&str, &str, Differs)] = &[
     (
         "fragment 0 again (a retry)",
@@ -27,7 +27,7 @@ const RULES: &[(&str, &str, Differs)] = &[
 
 enum Differs {
     Answer(u16, &'static str),
-    /// Status alone counts.
+    /// Only the status must be the same.
     Words,
 }
 
@@ -43,7 +43,7 @@ fn field<'v>(step: &'v Value, of: &str, name: &str) -> &'v str {
     step[of][name].as_str().unwrap_or_default()
 }
 
-/// Says what the recorded server said: the nth list once the nth message is kept.
+/// Sends what the recorded server sent: the nth list after the nth message.
 fn say(mut arrivals: Arrivals, script: Vec<Vec<String>>) {
     tokio::spawn(async move {
         while let Some(arrival) = arrivals.next().await {
@@ -65,7 +65,7 @@ fn say(mut arrivals: Arrivals, script: Vec<Vec<String>>) {
     });
 }
 
-/// Asks what was asked, and compares.
+/// Sends the recorded request, and compares the answers.
 async fn replay(address: SocketAddr, step: &Value) {
     let note = step["note"].as_str().unwrap();
     let request = &step["request"];
@@ -73,7 +73,7 @@ async fn replay(address: SocketAddr, step: &Value) {
     let digits: Vec<_> = hex.as_bytes().chunks_exact(2).collect();
     let byte = |pair: &&[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     let mut body: Vec<_> = digits.iter().map(byte).collect();
-    // Long ones are recorded by their beginning.
+    // Long bodies are recorded by their beginning.
     body.resize(request["body_len"].as_u64().unwrap_or(0) as usize, 0);
     let headers: Vec<_> = request["headers"]
         .as_object()
@@ -137,7 +137,7 @@ async fn the_recorded_event_stream_and_posts() {
         }
         replay(address, step).await;
     }
-    // Heartbeats come when it is time for them.
+    // Heartbeats come at times of their own.
     let rest = events.strip_prefix(": ok\n\n").unwrap();
     let rest = rest.replace(": heartbeat\n\n", "");
     assert_eq!(open.unwrap().until(&rest[rest.len() - 20..]).await, rest);
@@ -153,7 +153,7 @@ async fn the_recorded_polls_and_posts() {
         let inner = inner.strip_suffix(r#"],"isNewConnection":false}"#).unwrap();
         inner.to_owned()
     };
-    // Two messages in one answer: where the second begins.
+    // One recorded answer has two messages: splits it where the second one begins.
     let two = said("second poll");
     let at = two.find(r#",{"type":"channel/sync-request""#).unwrap();
     let script = vec![

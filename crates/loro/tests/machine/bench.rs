@@ -1,4 +1,4 @@
-//! The machine with a clock, and messages for it.
+//! The machine with a simulated clock, and helpers to make messages.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,7 +49,7 @@ pub(crate) fn response(doc: &str, transmission: Transmission) -> ChannelMsg {
     }
 }
 
-/// The machine with a clock, and what it gave out.
+/// The machine with a simulated clock, and what it put out.
 pub(crate) struct Bench {
     pub(crate) hub: Hub,
     pub(crate) now: Instant,
@@ -111,7 +111,7 @@ impl Bench {
         self.take();
     }
 
-    /// A peer that called and said who it is; what it heard is dropped.
+    /// An established peer; what was sent to it so far is dropped.
     pub(crate) fn peer(&mut self, peer_id: &str) -> ChannelId {
         let channel = self.stranger();
         let identity = identity(peer_id);

@@ -1,4 +1,4 @@
-//! Who may see, change and delete which documents.
+//! Tests of rights: which peers may see, change and delete which documents.
 
 use breakbulk_loro::machine::Outcome;
 use breakbulk_loro::{Limits, Peer, Permissions, Quota};
@@ -53,7 +53,7 @@ fn who_may_not_see_or_change_learns_and_changes_nothing() {
             vec![unavailable("secret")],
             Ok(()),
         ),
-        // The same answer as for what is not there.
+        // A document that does not exist gets the same answer as a hidden one.
         (
             sync_request("none", 0, true),
             vec![unavailable("none")],
@@ -91,13 +91,13 @@ fn who_may_not_see_or_change_learns_and_changes_nothing() {
         assert_eq!(bench.settled.pop(), Some(outcome), "{message:?}");
         assert!(bench.tasks.is_empty(), "{message:?}");
     }
-    // No question back to somebody whose changes are not taken.
+    // A peer whose changes are refused is not asked for them.
     bench.say(guest, sync_request("open", 3, true));
     assert!(matches!(
         bench.heard(guest)[..],
         [ChannelMsg::SyncResponse { .. }]
     ));
-    // The owner: one document, ten bytes.
+    // The owner's quota: one document, ten bytes.
     bench.say(owner, sync_request("mine", 0, false));
     bench.say(owner, sync_request("too many", 0, false));
     assert_eq!(bench.heard(owner).last(), Some(&unavailable("too many")));

@@ -1,4 +1,4 @@
-//! A node's other end as bare frames, and nodes that talk in memory.
+//! A scripted peer that sends and receives single frames, and nodes that are connected in memory.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use breakbulk_net::memory::{self, Memory, MemorySink, MemorySource};
 use breakbulk_net::{Incoming, Options, Sink, Source, Transport};
 use bytes::Bytes;
 
-/// Longer than anything here takes.
+/// A time limit longer than anything in these tests takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
@@ -38,7 +38,7 @@ pub(crate) fn node(config: Config) -> Node {
     Node::new(config, MemoryStore::new()).unwrap()
 }
 
-/// Frames as they are, in both directions.
+/// A scripted peer: single frames in both directions.
 pub(crate) struct Raw {
     source: MemorySource,
     sink: MemorySink,
@@ -50,12 +50,12 @@ impl Raw {
         Self { source, sink }
     }
 
-    /// A peer that calls this node.
+    /// A peer that connects to this node.
     pub(crate) async fn calling(server: &Node) -> Self {
         Self::calling_with(server, Options::default()).await
     }
 
-    /// The same over a connection that is kept alive in another way.
+    /// As `calling`, with other keepalive options.
     async fn calling_with(server: &Node, options: Options) -> Self {
         let (ours, theirs) = memory::pair(64);
         server.accept(Way::WebSocket, "raw", theirs, options);
@@ -64,12 +64,12 @@ impl Raw {
         raw
     }
 
-    /// A peer that called and said who it is.
+    /// A peer that has connected and established.
     pub(crate) async fn established(server: &Node, peer_id: &str) -> Self {
         Self::calling(server).await.introduced(peer_id).await
     }
 
-    /// The same, and its silence does not end the connection.
+    /// As `established`, but the connection survives its silence.
     pub(crate) async fn established_and_silent(server: &Node, peer_id: &str) -> Self {
         let options = Options {
             keepalive: None,
@@ -119,7 +119,7 @@ impl Raw {
         }
     }
 
-    /// Why the other end closed.
+    /// How the other end closed the connection.
     pub(crate) async fn closed(&mut self) -> (u16, String) {
         loop {
             match within("the end", self.source.next()).await {
@@ -131,13 +131,13 @@ impl Raw {
         }
     }
 
-    /// The next message, put together where it comes in pieces.
+    /// The next message, assembled if it comes in pieces.
     pub(crate) async fn hear(&mut self) -> ChannelMsg {
         let (message, _) = self.hear_frames().await;
         message
     }
 
-    /// The same, and its frames.
+    /// As `hear`, with the frames of the message.
     pub(crate) async fn hear_frames(&mut self) -> (ChannelMsg, Vec<Bytes>) {
         let mut frames = Vec::new();
         let mut whole = Vec::new();
@@ -145,7 +145,7 @@ impl Raw {
         loop {
             let frame = match self.next().await {
                 Some(Frame::Binary(frame)) => frame,
-                // Words of the protocol, such as what was refused.
+                // Control texts of the protocol, such as a refusal.
                 Some(Frame::Text(_)) => continue,
                 None => panic!("no binary frame"),
             };
@@ -171,7 +171,7 @@ impl Raw {
     }
 }
 
-/// Calls `server` from `client` in memory, again and again.
+/// Connects `client` to `server` in memory, and again whenever the connection ends.
 pub(crate) fn dial_in_memory(client: &Node, server: &Node, backoff: Backoff) -> Remote {
     let server = server.clone();
     client.dial_with(Way::WebSocket, backoff, move || {
@@ -184,7 +184,7 @@ pub(crate) fn dial_in_memory(client: &Node, server: &Node, backoff: Backoff) -> 
     })
 }
 
-/// A client whose other end is bare frames.
+/// Connects a client to a scripted peer.
 pub(crate) fn dial_raw(client: &Node) -> (Remote, Raw) {
     let (ours, theirs) = memory::pair(64);
     let end = Arc::new(Mutex::new(Some(theirs)));
@@ -200,7 +200,7 @@ pub(crate) fn dial_raw(client: &Node) -> (Remote, Raw) {
     (remote, Raw::new(ours))
 }
 
-/// The same, once both have said who they are.
+/// As `dial_raw`, once both sides have established.
 pub(crate) async fn established_raw(client: &Node) -> (Remote, Raw) {
     let (remote, mut raw) = dial_raw(client);
     raw.send(Frame::Text("ready".into())).await;
@@ -216,7 +216,7 @@ pub(crate) async fn established_raw(client: &Node) -> (Remote, Raw) {
     (remote, raw)
 }
 
-/// The announcement of a message in two pieces.
+/// The header of a message in two pieces.
 pub(crate) fn header(key: u8, total: u32) -> Vec<u8> {
     let count = 2u32.to_be_bytes();
     [&[1], &[key; 8][..], &count, &total.to_be_bytes()].concat()
@@ -232,7 +232,7 @@ pub(crate) fn insert(doc: &Doc, at: usize, what: &str) {
     loro.commit();
 }
 
-/// Waits until the document has such a text.
+/// Waits until the document's text satisfies a condition.
 pub(crate) async fn until_text(doc: &Doc, fits: impl Fn(&str) -> bool) {
     let mut seen = doc.watch();
     within("a text", async {

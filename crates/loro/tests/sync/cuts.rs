@@ -88,7 +88,7 @@ async fn cuts_lose_no_edit() {
             insert(doc, 0, &format!("<{number}:{round}>"));
         }
         if round % 5 == 4 {
-            // In the midst of whatever is on its way.
+            // Cut while changes are being sent.
             path.cut(How::Reset);
         }
         tokio::task::yield_now().await;
@@ -111,7 +111,7 @@ async fn cuts_lose_no_edit() {
 async fn two_megabytes_arrive_over_a_slow_path() {
     let server = node(server_config());
     let address = listen(&server).await;
-    // 1.5 Mbit/s and 60 ms: 11 s, longer than the original gives a message.
+    // 1.5 Mbit/s and 60 ms: 11 s, longer than the original waits for a message.
     let slow = bad_path::Way {
         pace: Some(187_500),
         delay: Duration::from_millis(30),
@@ -127,7 +127,7 @@ async fn two_megabytes_arrive_over_a_slow_path() {
     let copy = server.open("d").await.unwrap();
     assert_eq!(text(&copy).len(), 2 << 20);
     let sent = path.counts().from_client.bytes;
-    // LORO-8: as an update and as a response, but not again and again.
+    // LORO-8: once as an update and once as a response, but not more often.
     assert!(sent < 5 << 20, "{sent} bytes: it was sent more than twice");
 }
 

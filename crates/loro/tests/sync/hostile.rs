@@ -1,4 +1,4 @@
-//! One peer misbehaves among a thousand that do not.
+//! Tests of one misbehaving peer among a thousand others.
 
 use std::time::Duration;
 
@@ -24,17 +24,17 @@ fn update(doc: &str, data: &'static [u8]) -> ChannelMsg {
     }
 }
 
-/// Frames of one kind of misbehaviour, endlessly.
+/// Frames of one kind of misbehaviour; `number` makes each different.
 fn attack(kind: usize, number: u64) -> Frame {
     let bytes = match kind {
-        // Garbage that is no transport payload, no frame, no CBOR.
+        // Garbage: neither a transport payload, nor a frame, nor CBOR.
         0 => vec![9; 100],
         1 => [&[0, 2, 0, 0, 0, 0, 4][..], b"\xff\xff\xff\xff"].concat(),
-        // Headers of more than any message may have.
+        // Headers of messages larger than any may be.
         2 => [&[1][..], &number.to_be_bytes(), &[0, 0, 0, 9], &[0xff; 4]].concat(),
-        // Ever new batches that are never finished.
+        // New transfers that are never finished.
         3 => [&[1][..], &number.to_be_bytes(), &[0, 0, 0, 2, 0, 0, 0, 9]].concat(),
-        // Changes that are none.
+        // An update whose changes are invalid.
         _ => {
             let frame =
                 breakbulk_message::loro::encode_frame(&update("d", b"loro\0\0\0\0 is not here"));
@@ -44,7 +44,7 @@ fn attack(kind: usize, number: u64) -> Frame {
     Frame::Binary(bytes.into())
 }
 
-/// Edits of `a`, each of which must reach `b`.
+/// Edits `a` repeatedly; each edit must reach `b`.
 async fn edits(a: &breakbulk_loro::Doc, b: &breakbulk_loro::Doc, rounds: usize) {
     for round in 0..rounds {
         let word = format!("{round};");
@@ -84,7 +84,7 @@ async fn a_hostile_peer_is_cut_off_and_the_others_do_not_notice() {
                     number += 1;
                 }
                 let (code, reason) = raw.closed().await;
-                // What it costs the others is a count: whatever it sent after the cut was dropped unread.
+                // For other peers an attack costs little: what it sent after the close was dropped unread.
                 let (expected, begins) = match kind {
                     2 => (1009, "a message of 4294967295 bytes is over the limit"),
                     3 => (1013, "evicted"),
@@ -117,19 +117,19 @@ async fn a_slow_reader_is_cut_off_and_nobody_waits_for_it() {
         ephemeral: None,
     })
     .await;
-    // The question for the document, then the answer.
+    // The sync-request of the server, then its response.
     while !matches!(slow.hear().await, ChannelMsg::SyncResponse { .. }) {}
     let client = node(client_config());
     let _call = dial_in_memory(&client, &server, Backoff::default());
     let copy = client.open("d").await.unwrap();
     let blob = "x".repeat(100_000);
-    // The slow one takes no frame from here on; the other gets every edit.
+    // The slow peer takes no frame from here on; the other client gets every edit.
     for round in 0..100 {
         insert(&doc, 0, &format!("{round};{blob}"));
         until_text(&copy, |text| text.starts_with(&format!("{round};"))).await;
     }
     let (code, reason) = slow.closed().await;
-    // Whoever reads nothing does not hear why either.
+    // A peer that reads nothing may not read the reason of the close either.
     assert!(matches!(code, 1006 | 1013), "{code} {reason}");
     assert_eq!(server.connections(), 1);
     let line = [
@@ -143,7 +143,7 @@ async fn a_slow_reader_is_cut_off_and_nobody_waits_for_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn peers_that_read_nothing_make_room_for_those_who_do() {
     let mut config = server_config();
-    // Half of it may be queued, and nobody is disconnected but for the sake of others.
+    // Half of the budget may be queued, and a peer is disconnected only if others need the memory.
     config.budget = breakbulk_link::Budget::new(64 << 20);
     config.write_deadline = Duration::from_secs(3600);
     let budget = config.budget.clone();
@@ -183,7 +183,7 @@ async fn peers_that_read_nothing_make_room_for_those_who_do() {
 #[tokio::test]
 async fn a_message_that_does_not_arrive_is_told_to_its_sender() {
     let too_large: &[Vec<u8>] = &[header(1, 2 << 20)];
-    // The table of unfinished messages is full: the oldest is dropped for a newer one.
+    // The table of unfinished messages is full: the oldest one is dropped for a newer one.
     let too_many: Vec<_> = (0..33).map(|key| header(key, 1000)).collect();
     for (sent, code, reason) in [
         (
@@ -219,7 +219,7 @@ async fn a_message_that_does_not_arrive_is_told_to_its_sender() {
                 reason,
             ];
             log.assert_line(Level::INFO, &line);
-            // A client connects again, and says why it had to.
+            // The status of a client that reconnects shows why.
             if let Some(remote) = remote {
                 let mut status = remote.status();
                 let waits = status.wait_for(|status| matches!(status, Status::Waiting { .. }));
@@ -260,7 +260,7 @@ async fn a_cap_without_room_for_a_piece_ends_the_connection() {
     .await;
 }
 
-/// What a server sends that is no message: the client takes nothing of it, and keeps the connection.
+/// A server sends a frame that is not a message: the client reports it, and keeps the connection.
 #[tokio::test]
 async fn a_bad_message_of_a_server_is_an_event_of_the_client() {
     let client = node(client_config());
@@ -269,7 +269,7 @@ async fn a_bad_message_of_a_server_is_an_event_of_the_client() {
     raw.send_bytes(&[9; 100][..]).await;
     let fault = next_fault(&mut events).await;
     assert_eq!(fault, "unknown kind of frame");
-    // The server hears nothing of it, and of the next question all the same.
+    // The server gets no reply to it, and the next message is answered as usual.
     let identity = PeerIdentity {
         peer_id: "1000".into(),
         name: None,
@@ -282,7 +282,7 @@ async fn a_bad_message_of_a_server_is_an_event_of_the_client() {
     assert_eq!(answer[0], 0);
 }
 
-/// Whoever is connected when a server shuts down.
+/// A connected peer gets this close when the server shuts down.
 #[tokio::test]
 async fn a_shutdown_is_told_by_1001() {
     let server = node(server_config());
@@ -320,7 +320,7 @@ async fn a_bad_update_fails_alone() {
         }
     };
     assert_eq!(refused, format!("refused 400 1 d {fault}"));
-    // It still is served.
+    // The peer is still served.
     raw.say(&ChannelMsg::DirectoryRequest { doc_ids: None })
         .await;
     let answer = raw.hear().await;

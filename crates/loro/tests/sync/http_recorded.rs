@@ -1,4 +1,4 @@
-//! The recorded SSE and polling sessions, replayed against our server.
+//! Replays the recorded SSE and polling sessions against this project's server.
 
 use breakbulk_loro::Node;
 use breakbulk_loro::http::serve_options;
@@ -30,8 +30,8 @@ async fn server() -> Node {
     server
 }
 
-/// The bytes of a recorded request; the body of the largest is not recorded whole. In the old version of
-/// HTTP, whose answers have no chunks.
+/// The bytes of a recorded request, as HTTP/1.0, whose answers have no chunks. The body of the largest
+/// request is not recorded completely.
 fn request_of(record: &Value) -> Vec<u8> {
     let request = &record["request"];
     let path = request["path"]
@@ -55,7 +55,7 @@ fn request_of(record: &Value) -> Vec<u8> {
     [head.into_bytes(), body].concat()
 }
 
-/// The status and the body of an answer; a server may hang up on a body that is too large.
+/// The status and the body of an answer; the server may close the connection if a body is too large.
 async fn ask(address: &str, request: Vec<u8>) -> (u64, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let _ = stream.write_all(&request).await;
@@ -70,7 +70,7 @@ async fn ask(address: &str, request: Vec<u8>) -> (u64, String) {
     (status.unwrap_or(0), body.to_owned())
 }
 
-/// A text of JSON with its documents replaced by what they bring, and the text of version vectors kept.
+/// JSON in which documents are replaced by their content, for comparison. Version vectors stay as they are.
 fn comparable(text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).unwrap_or(Value::String(text.to_owned()));
     fn walk(value: &mut Value) {
@@ -107,14 +107,14 @@ fn comparable(text: &str) -> Value {
     value
 }
 
-/// Checks one record; the rules by which ours differs are here.
+/// Checks one record. The intended differences are here.
 async fn check(address: &str, record: &Value) {
     let note = record["note"].as_str().unwrap();
     let (status, body) = ask(address, request_of(record)).await;
     match note {
         // An identical duplicate is a retry, and no error.
         "fragment 0 again (a retry)" => assert_eq!(status, 202, "{note}: {body}"),
-        // The recorded body is a page of the web framework's.
+        // The recorded body is an error page of the web framework.
         "body of 1 MiB + 1" => assert_eq!(status, 413, "{note}: {body}"),
         _ => {
             assert_eq!(
@@ -176,7 +176,7 @@ async fn our_sse_server_answers_as_the_recorded_one() {
     assert!(heard.contains("text/event-stream"), "{heard}");
 }
 
-/// The lines that are whole.
+/// The complete lines.
 fn complete(heard: &str) -> String {
     let end = heard.rfind('\n').unwrap_or(0);
     heard[..end].to_owned()
@@ -198,7 +198,7 @@ async fn our_polling_server_answers_as_the_recorded_one() {
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(http::serve(listener, http.poll(), http::Limits::default()));
     for record in &records("transcript_poll.json") {
-        // Of two polls at once the recorded server forgets one; ours are tested where they are made.
+        // With two polls at once the recorded server forgets one; `replaced.rs` tests this project's server.
         if record["note"] != "two polls at once" {
             check(&address, record).await;
         }

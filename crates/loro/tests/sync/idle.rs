@@ -1,4 +1,4 @@
-//! Connections on which nothing happens, and connections that were cut without a word. In paused time.
+//! Tests of idle connections, and of connections that were cut silently, in paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ fn identity() -> PeerIdentity {
 // LORO-24
 #[tokio::test(start_paused = true)]
 async fn a_client_leaves_an_idle_channel_open_and_notices_a_silent_cut() {
-    // (the transport, after how long the silence of the other end is its end)
+    // (transport, after how much silence the other end counts as gone)
     for (way, lost) in [
         (Way::DataChannel, None),
         (Way::WebSocket, Some(Duration::from_secs(30))),
@@ -92,7 +92,7 @@ async fn a_server_notices_a_silent_cut_after_the_same_time() {
     drop(raw);
 }
 
-/// A message of which one piece came, and then none: its sender is told when it is given up.
+/// Of a message only the first piece comes: its sender is told when the transfer is given up.
 #[tokio::test(start_paused = true)]
 async fn a_transfer_that_stands_still_is_told_to_its_sender() {
     for dials in [false, true] {
@@ -113,7 +113,7 @@ async fn a_transfer_that_stands_still_is_told_to_its_sender() {
         raw.send_bytes([&[2], &[1; 8][..], &[0; 4], &[7; 1000]].concat())
             .await;
         let began = Instant::now();
-        // It is alive, and sends nothing of the message.
+        // The peer is alive, but sends no further piece.
         let (code, reason) = loop {
             tokio::select! {
                 closed = raw.closed() => break closed,
@@ -132,7 +132,7 @@ async fn a_transfer_that_stands_still_is_told_to_its_sender() {
     }
 }
 
-/// A connection that is cut: the status of the client says so until it is back, and the server's log.
+/// A connection is cut: the client's status shows it until the client has reconnected, and so does the log.
 #[tokio::test(start_paused = true)]
 async fn a_cut_is_in_the_status_of_the_connection() {
     let log = Log::capture();

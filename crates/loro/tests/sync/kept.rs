@@ -1,4 +1,4 @@
-//! What was acknowledged survives `kill -9`.
+//! Tests that changes which were acknowledged survive `kill -9`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -10,8 +10,8 @@ use super::common::{dial_in_memory, insert, node, server_config, within};
 
 const FILE: &str = "BREAKBULK_LORO_FILE";
 
-/// Not a test of its own: the server that is killed. A client pushes words to it, and each is printed
-/// once the server's answer covers it.
+/// Not a test of its own, but the server that is killed. Clients push numbers to it, and print each once the
+/// server has acknowledged it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_is_killed() {
     let Ok(file) = std::env::var(FILE) else {
@@ -30,7 +30,7 @@ async fn child_that_is_killed() {
             for word in done.. {
                 let loro = doc.loro();
                 loro.get_list("words").push(word as i64).unwrap();
-                // Now and then much at once, so that there is something to compact.
+                // Now and then much at once, so that the store has something to compact.
                 if word % 10 == 0 {
                     loro.get_map("m")
                         .insert("blob", "x".repeat(20_000 + word))
@@ -91,7 +91,7 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
         }
         server.shut_down(std::time::Duration::ZERO).await;
         drop(server);
-        // The file is free once the threads have let go of it.
+        // The file is unlocked once the threads have ended.
         within("the file", async {
             while DiskStore::open(&file).is_err() {
                 tokio::task::yield_now().await;

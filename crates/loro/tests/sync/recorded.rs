@@ -1,4 +1,4 @@
-//! The recorded WebSocket sessions, replayed against our server and our client.
+//! Replays the recorded WebSocket sessions against this project's server and client.
 
 use breakbulk_link::Frame;
 use breakbulk_loro::{Cut, Doc, Node};
@@ -28,7 +28,7 @@ fn hex(text: &str) -> Bytes {
         .collect()
 }
 
-/// A recorded side's messages, each with its frames.
+/// The messages that one side sent, each with its frames.
 fn messages(case: &Value, from: &str) -> Vec<(ChannelMsg, Vec<Bytes>)> {
     let mut messages = Vec::new();
     let (mut whole, mut frames) = (Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ fn messages(case: &Value, from: &str) -> Vec<(ChannelMsg, Vec<Bytes>)> {
     messages
 }
 
-/// The same message: documents are compared by what they bring, all else as it is.
+/// Checks that two messages are the same; documents are compared by their content.
 fn assert_same(ours: &ChannelMsg, recorded: &ChannelMsg, told: &str) {
     match (ours, recorded) {
         (ChannelMsg::Batch { messages: ours }, ChannelMsg::Batch { messages: recorded }) => {
@@ -83,14 +83,14 @@ fn without_data(mut message: ChannelMsg) -> (ChannelMsg, Option<String>) {
             doc.import(&bytes).unwrap();
             Some(doc.get_text("text").to_string())
         }
-        // An update's bytes follow from its changes.
+        // The bytes of an update are determined by its changes.
         Transmission::Update { data, .. } => Some(format!("{:02x?}", std::mem::take(data))),
         _ => None,
     };
     (message, brings)
 }
 
-/// The document that a side has before the session.
+/// Opens the document as a side has it before the session.
 async fn prepared(node: &Node, peer: u64, content: &str) -> Doc {
     let doc = node.open("doc-1").await.unwrap();
     doc.loro().set_peer_id(peer).unwrap();
@@ -101,7 +101,7 @@ async fn prepared(node: &Node, peer: u64, content: &str) -> Doc {
     doc
 }
 
-/// What server and client have before each session.
+/// The texts that server and client have before each session.
 fn content(name: &str) -> (&'static str, &'static str) {
     match name {
         "pull" | "pull_fragmented_threshold_64" => ("hello from the server", ""),
@@ -121,8 +121,8 @@ async fn our_server_answers_as_the_recorded_one() {
         let doc = prepared(&server, 1000, content(name).0).await;
         let mut raw = Raw::calling(&server).await;
         let mut expected = messages(&case, "server").into_iter();
-        // Each question before the next: the recorded client did not wait, but its questions do not
-        // depend on the answers.
+        // Each request is sent after the response to the one before it: the recorded client did not wait, but
+        // its requests do not depend on the responses.
         let log = case["log"].as_array().unwrap();
         for (at, line) in log.iter().enumerate() {
             match (line["from"].as_str().unwrap(), line["hex"].as_str()) {
@@ -222,8 +222,8 @@ fn recorded_payloads_are_read() {
     assert_eq!(state, case["ephemeral_states"]["2000"]);
 }
 
-/// Byte for byte, but for a batchId, which is random, and where a document or a version vector of two
-/// peers (in the order of a hash table) is inside.
+/// Compares byte for byte, except for batchIds, which are random, and frames that contain a document or a
+/// version vector of two peers, whose order is that of a hash table.
 fn assert_same_bytes(ours: &[Bytes], recorded: &[Bytes], message: &ChannelMsg, told: &str) {
     let free = format!("{message:?}");
     if free.contains("Snapshot") || free.matches("), (").count() > 0 {

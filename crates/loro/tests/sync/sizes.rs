@@ -1,4 +1,4 @@
-//! Large documents, and the bytes at which a message is cut.
+//! Tests of large documents, and of the sizes at which a message is cut.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::common::{Raw, client_config, dial_in_memory, insert, node, server_config, within};
 
-/// A text that neither loro nor anything else makes smaller.
+/// A text that cannot be compressed.
 pub(crate) fn noise(bytes: usize) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut text = String::with_capacity(bytes);
@@ -69,7 +69,7 @@ async fn a_document_of_16_mib_costs_the_receiver_a_quarter_more_than_its_frame()
     assert!(peak <= frame + frame / 4, "{peak} for a frame of {frame}");
 }
 
-/// What goes out of a node whose WebSockets are cut so, for a message whose frame has `len` bytes.
+/// The frames of a node with this cut for a message whose frame has `len` bytes.
 async fn frames_of(cut: Cut, len: usize) -> Vec<Bytes> {
     let mut config = server_config();
     config.cuts.web_socket = cut;
@@ -86,7 +86,7 @@ async fn frames_of(cut: Cut, len: usize) -> Vec<Bytes> {
     })
     .await;
     raw.hear().await;
-    // The key is as long as it has to be.
+    // The key's length makes up the size of the message.
     let data = |key: usize| {
         EphemeralEntry::write_all(&[EphemeralEntry {
             key: &"k".repeat(key),
@@ -145,13 +145,13 @@ async fn many_documents_in_small_pieces_do_not_push_each_other_out() {
 async fn a_message_is_cut_above_the_threshold_and_not_at_it() {
     let lengths = |frames: Vec<Bytes>| -> Vec<usize> { frames.iter().map(Bytes::len).collect() };
     let cases = [
-        // As the original counts: neither the 1 byte of a whole frame nor the 13 of a piece.
+        // Counted like the original: without the 1 byte before a whole frame and the 13 before a piece.
         (Cut::Native(200), 200, vec![201]),
         (Cut::Native(200), 201, vec![17, 213, 14]),
         (Cut::Native(200), 400, vec![17, 213, 213]),
         (Cut::Native(200), 401, vec![17, 213, 213, 14]),
         (Cut::Native(0), 401, vec![402]),
-        // Nothing that goes out exceeds the cap.
+        // No frame exceeds the cap.
         (Cut::Cap(200), 199, vec![200]),
         (Cut::Cap(200), 200, vec![17, 200, 26]),
         (Cut::Cap(200), 374, vec![17, 200, 200]),

@@ -1,4 +1,4 @@
-//! A store that does not take changes, for a while or at its own pace.
+//! Tests of a store that accepts no changes for a while, or is slow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,7 +14,7 @@ use super::common::{
     Raw, client_config, dial_in_memory, insert, node, server_config, text, until_text, within,
 };
 
-/// A store in memory that is full when a test says so, or waits.
+/// A store in memory that is full, or waits, when a test says so.
 struct Moody {
     store: MemoryStore,
     full: Arc<AtomicBool>,
@@ -81,7 +81,7 @@ async fn a_full_store_is_read_and_takes_changes_again_by_itself() {
     insert(&doc, 0, "not yet, ");
     let refused = status.wait_for(|status| matches!(status, StoreStatus::ReadOnly { .. }));
     within("a refusal", refused).await.unwrap();
-    // What is stored is read, by those who come too; what is not stored is seen by nobody.
+    // A newcomer can read what is stored; nobody sees what is not.
     let other = node(client_config());
     let _call = dial_in_memory(&other, &server, Backoff::default());
     let copy = other.open("d").await.unwrap();
@@ -93,7 +93,7 @@ async fn a_full_store_is_read_and_takes_changes_again_by_itself() {
     full.store(false, Ordering::Relaxed);
     let writable = status.wait_for(|status| *status == StoreStatus::Writable);
     within("the recovery", writable).await.unwrap();
-    // Nobody does anything: the server asks for what it refused.
+    // Without any action of the client, the server asks for the changes that it refused.
     until_text(&copy, |text| text == "not yet, before").await;
     within("its own edits", own.kept()).await.unwrap();
     assert_eq!(text(&own), "not stored");
@@ -129,7 +129,7 @@ async fn changes_that_wait_are_charged_after_their_peer_has_gone() {
         };
         assert!(raw.say(&update).await);
     }
-    // All of them are taken: this is answered behind them.
+    // This request is answered after all the changes were taken.
     raw.say(&ChannelMsg::DirectoryRequest { doc_ids: None })
         .await;
     while !matches!(raw.hear().await, ChannelMsg::DirectoryResponse { .. }) {}

@@ -1,4 +1,4 @@
-//! The same document by SSE and polling.
+//! Tests of syncing the same document over SSE and polling.
 
 use breakbulk_loro::http::serve_options;
 use breakbulk_loro::{Dial, Node};
@@ -36,7 +36,7 @@ async fn one_document_by_web_socket_sse_and_polling() {
         let remote = client.dial(dial);
         within(url, remote.established()).await.unwrap();
         let doc = client.open("d").await.unwrap();
-        // More than one POST may hold.
+        // More than fits in one POST.
         insert(&doc, 0, &format!("{url}{}", "x".repeat(200_000)));
         within(url, doc.sync()).await.unwrap();
         docs.push(doc);

@@ -15,7 +15,7 @@ pub struct Arguments<'a> {
     kwargs: Option<&'a RawValue>,
 }
 
-/// A result.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub struct Answer(pub(super) Box<RawValue>);
 

@@ -8,7 +8,7 @@ use breakbulk_message::tywrap::FRAME_PROTOCOL;
 use breakbulk_net::fresh_seed;
 use breakbulk_wire::{Stream, Style, Tywrap};
 
-/// Bytes of a frame's line beside its data.
+/// Bytes of a frame's line in addition to its data.
 const ENVELOPE: usize = 1024;
 
 /// The argument of hosts from version 0.9 on.
@@ -64,7 +64,7 @@ impl BridgeConfig {
     /// Reads this process's arguments and environment.
     ///
     /// # Errors
-    /// If a number is none.
+    /// If a number in them is invalid.
     pub fn from_process() -> Result<Self, BadSetting> {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let arguments: Vec<String> = std::env::args_os().skip(1).map(text).collect();
@@ -75,7 +75,7 @@ impl BridgeConfig {
     /// applies.
     ///
     /// # Errors
-    /// If a number is none.
+    /// If a number in them is invalid.
     pub fn read(
         arguments: &[String],
         env: impl Fn(&str) -> Option<String>,
@@ -171,7 +171,7 @@ fn positive(name: &'static str, value: &str) -> Result<usize, BadSetting> {
     }
 }
 
-/// A limit; one that is not positive is none, as in the original.
+/// A limit; one that is not positive means no limit, as in the original.
 fn optional(name: &'static str, value: &str) -> Result<Option<usize>, BadSetting> {
     let (is_negative, digits) = match value.as_bytes().first() {
         Some(b'-') => (true, &value[1..]),
@@ -181,7 +181,7 @@ fn optional(name: &'static str, value: &str) -> Result<Option<usize>, BadSetting
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad_setting(name, value, "an integer"));
     }
-    // What is beyond all memory is as large as can be.
+    // A number too large for `usize` is as good as the largest one.
     let limit = digits.parse().unwrap_or(usize::MAX);
     Ok((!is_negative && limit > 0).then_some(limit))
 }
@@ -230,7 +230,7 @@ mod tests {
                 vec![CHUNKING, PROTOCOL, (MAX, "64")],
                 (Some(64), true),
             ),
-            // Half an offer is none.
+            // An incomplete offer of frames counts as none.
             (vec![], vec![CHUNKING, (MAX, "64")], (None, false)),
             (vec![], vec![PROTOCOL, (MAX, "64")], (None, false)),
         ] {

@@ -1,4 +1,4 @@
-//! A table of functions, by module and name.
+//! The table of functions that a host can call, by module and name.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -170,7 +170,7 @@ impl<A> Calls<A> {
             DecodeErrorKind::NotJson
             | DecodeErrorKind::NotObject
             | DecodeErrorKind::Protocol { .. } => true,
-            // An answer may lack its protocol; what is no answer either was printed.
+            // An answer may lack its protocol; a line without it that is not an answer either was printed.
             _ => !text.contains("\"protocol\""),
         };
         if frame.is_none() && is_stray {
@@ -205,7 +205,7 @@ impl<A> Calls<A> {
         }
     }
 
-    /// Fails those of the calls that are known; if none is, all calls.
+    /// Fails the calls with these ids. If none of them is known, all calls fail.
     fn fail(&mut self, ids: impl IntoIterator<Item = i64>, breach: Breach) -> Verdict<A> {
         let (mut callers, mut is_late) = (Vec::new(), false);
         for id in ids {

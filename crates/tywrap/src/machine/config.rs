@@ -9,10 +9,10 @@ use breakbulk_wire::{Stream, Tywrap};
 /// The original's limit on a line.
 const LINE: usize = 100 << 20;
 
-/// Bytes of a frame's line beside its data.
+/// Bytes of a frame's line in addition to its data.
 const ENVELOPE: usize = 1024;
 
-/// What a host does: limits, timeouts, and how strict it is.
+/// The configuration of a host: limits, timeouts, and how strict it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {

@@ -22,7 +22,7 @@ impl Call {
     /// A call of this function; `args` is the text of a JSON array, `kwargs` of a JSON object.
     ///
     /// # Errors
-    /// If they are not, or a name is empty.
+    /// If they are of another type or not JSON, or a name is empty.
     pub fn new(
         module: &str,
         function: &str,
@@ -94,7 +94,7 @@ impl Call {
         Bytes::from(parts.concat())
     }
 
-    /// The same with line breaks in the JSON removed, since a request must be one line.
+    /// Writes the request with line breaks in the JSON removed, since a request must be one line.
     fn write_compact(&self, id: i64) -> Bytes {
         let kwargs = self.kwargs.as_ref().and_then(raw);
         // Both were parsed before.
@@ -144,7 +144,7 @@ mod tests {
                 call("a\"é", "[ 1.50 ]", Some("{\"b\": []}")),
                 r#"{"method":"call","params":{"module":"a\"é","functionName":"f","args":[ 1.50 ],"kwargs":{"b": []}},"id":7,"protocol":"tywrap/1"}"#,
             ),
-            // Line breaks go.
+            // Line breaks between values are removed.
             (
                 call("m", "[\n 1,\r\n\"a b\"]", Some("{}")),
                 r#"{"method":"call","params":{"module":"m","functionName":"f","args":[1,"a b"],"kwargs":{}},"id":7,"protocol":"tywrap/1"}"#,

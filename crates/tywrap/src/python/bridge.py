@@ -14,13 +14,13 @@ import types
 
 PROTOCOL = "tywrap/1"
 
-# Without a limit of the host's own a request may be this large.
+# The largest request if the host sets no limit.
 REQUEST_MAX = 1 << 30
-# Room for the members of a frame around its data.
+# Room in a line for the members of a frame other than its data.
 ENVELOPE = 1024
 READ_STEP = 1 << 18
 WRITE_STEP = 1 << 20
-# So much of an error's text is told.
+# How much of an error's text is sent.
 MAX_TEXT = 1 << 16
 
 
@@ -51,7 +51,7 @@ class Settings:
         if "--tywrap-max-frame-bytes" in argv:
             at = argv.index("--tywrap-max-frame-bytes") + 1
             asked.append(positive("--tywrap-max-frame-bytes", argv[at] if at < len(argv) else ""))
-        # Hosts of version 0.8 negotiate: they want to see the answer in `meta`.
+        # Hosts of version 0.8 negotiate frames by the environment, and expect the answer in `meta`.
         self.tells_transport = (
             env.get("TYWRAP_TRANSPORT_CHUNKING") == "1"
             and env.get("TYWRAP_TRANSPORT_FRAME_PROTOCOL") == FRAME_PROTOCOL
@@ -59,18 +59,18 @@ class Settings:
         if self.tells_transport:
             name = "TYWRAP_TRANSPORT_MAX_FRAME_BYTES"
             asked.append(positive(name, env.get(name, "")))
-        # A host that asked for no frames gets lines, however long.
+        # A host that asked for no frames gets each response as one line, whatever its length.
         self.frame = min(asked) if asked else None
         self.request = limit(env, "TYWRAP_REQUEST_MAX_BYTES") or REQUEST_MAX
         self.response = limit(env, "TYWRAP_CODEC_MAX_BYTES")
-        # A frame's line is longer than its data, by what JSON escapes.
+        # A frame's line is longer than its data, since JSON escapes characters.
         escaped = 3 * self.request
         if self.frame is not None:
             escaped = min(escaped, 6 * self.frame)
         self.line = max(self.request, escaped) + ENVELOPE
         names = env.get("TYWRAP_ALLOWED_MODULES", "").replace(",", " ").split()
         self.allowed = frozenset(names) or None
-        # Arrays go as Arrow unless the host wants JSON, or pyarrow is not installed.
+        # Arrays are sent as Arrow unless the host wants JSON, or pyarrow is not installed.
         self.arrow = env.get("TYWRAP_CODEC_FALLBACK", "").lower() != "json"
         private = env.get("TYWRAP_ALLOW_PRIVATE_ATTRS", "").strip().lower()
         self.private = private in ("1", "true", "yes")
@@ -78,7 +78,7 @@ class Settings:
 
 def positive(name, text):
     """A positive number, as a setting."""
-    # Not int() alone: it takes spaces, signs and underscores.
+    # int() alone would accept spaces, signs and underscores.
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0):
         raise ConfigError("%s must be a positive integer, not %r" % (name, text[:64]))
     return int(text)
@@ -100,7 +100,7 @@ def limit(env, name):
 # ---- calls
 
 
-# For requests, which hold nothing but JSON and bytes.
+# The decoder of requests, which hold nothing but JSON and bytes.
 REQUESTS = Values(False)
 
 
@@ -116,7 +116,7 @@ def read_request(text):
         try:
             message = parse(REVIVING, text)
         except ProtocolError as error:
-            # Read again for the id: the call fails, not the host.
+            # Parsed again for the id, so that only this call fails.
             raise ProtocolError(str(error), known_id(parse(PLAIN, text))) from None
     else:
         message = parse(PLAIN, text)
@@ -181,13 +181,13 @@ class Bridge:
             self.fail(getattr(error, "mid", UNKNOWN_ID), error)
             return True
         except (ValueError, RecursionError, MemoryError) as error:
-            # No JSON, or such as Python cannot hold.
+            # Not JSON, or JSON that Python cannot represent.
             self.requests.clear()
             if isinstance(error, UnicodeDecodeError):
                 error = ProtocolError("the line is not UTF-8: " + error.reason)
             self.fail(UNKNOWN_ID, error)
             return True
-        # A large request is not held as text while it runs.
+        # Dropped, so that a large request is not held as text while it runs.
         line = None
         if request is None:
             return True
@@ -211,7 +211,7 @@ class Bridge:
 
     def read(self, line):
         """The request of a line: its id, method and parameters. None while it is not whole."""
-        # Most requests are plain, and no frame hides its name.
+        # Looks for the names of frame members before parsing: most requests are not frames.
         if b'"__tywrap_frame__"' in line or b'"frameProtocol"' in line:
             frame = parse(PLAIN, line.decode("utf-8"))
             if type(frame) is dict and ("__tywrap_frame__" in frame or "frameProtocol" in frame):
@@ -243,7 +243,7 @@ class Bridge:
             result = self.find(module, function)(*args, **kwargs)
         except KeyboardInterrupt:
             raise
-        # Even an exit is the call's, not the bridge's.
+        # Even SystemExit fails only this call and does not end the bridge.
         except BaseException as error:
             self.reply_error(mid, error, told_trace(error))
             return
@@ -256,7 +256,7 @@ class Bridge:
         if allowed is not None:
             check_allowed(name, allowed)
         found = self.modules.get(name)
-        # Known ones are not asked for again, unless somebody put another in their place.
+        # A module is imported only once, unless `sys.modules` has another one by now.
         if found is None or sys.modules.get(name) is not found:
             found = self.modules[name] = importlib.import_module(name)
         for part in path.split(".") if "." in path else (path,):
@@ -266,7 +266,7 @@ class Bridge:
                     "set TYWRAP_ALLOW_PRIVATE_ATTRS=1 to allow such" % part
                 )
             found = getattr(found, part)
-            # A module that an allowed one imported is not allowed by that.
+            # A module is not allowed merely because an allowed module imported it.
             if allowed is not None and isinstance(found, types.ModuleType):
                 check_allowed(found.__name__, allowed)
         return found
@@ -281,7 +281,7 @@ class Bridge:
             "pid": os.getpid(),
             "codecFallback": "none" if self.settings.arrow else "json",
             "arrowAvailable": is_installed("pyarrow"),
-            # Whatever is installed: this bridge has no forms for their values.
+            # False even if they are installed: this bridge cannot send their values.
             "scipyAvailable": False,
             "torchAvailable": False,
             "sklearnAvailable": False,
@@ -407,7 +407,7 @@ def take_streams():
     except OSError:
         os.dup2(nothing, 1)
     os.close(nothing)
-    # Python's own objects would buffer what is printed apart from standard error.
+    # Python's own stdout object would buffer what is printed, apart from standard error.
     sys.stdin = open(0, "r", closefd=False)
     sys.stdout = sys.stderr
     return source, sink
@@ -453,7 +453,7 @@ def is_blank(line):
     """Whether a line is nothing but white space, of any alphabet."""
     if not line or line.isspace():
         return True
-    # A message begins with a brace; white space beyond ASCII takes a look at characters.
+    # A message begins with a brace; only non-ASCII white space needs its characters decoded.
     if 0x20 < line[0] < 0x80:
         return False
     try:
@@ -465,7 +465,7 @@ def is_blank(line):
 def serve(bridge, source):
     """Reads lines to the end of the input."""
     with open(source, "rb", buffering=READ_STEP) as reader:
-        # The line is handed over: nobody else holds it while it is run.
+        # The line is not kept here, so that its memory is free while the request runs.
         while bridge.take_line(read_line(reader, bridge)):
             pass
 
@@ -490,7 +490,7 @@ def main():
     except FrameError as error:
         note(error)
     except (BrokenPipeError, ConnectionResetError):
-        # The host has gone; there is nobody to tell.
+        # The host has gone: there is nobody to report to.
         pass
     except (ConfigError, OSError) as error:
         note(error)

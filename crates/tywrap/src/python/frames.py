@@ -5,7 +5,7 @@ import json
 FRAME_PROTOCOL = "tywrap-frame/1"
 MAX_SAFE = 2**53 - 1
 
-# Bounds on unfinished requests, whatever they declare.
+# Bounds on unfinished requests, whatever sizes they declare.
 MAX_STREAMS = 1024
 MAX_PIECES = 1 << 20
 
@@ -39,7 +39,7 @@ class Reassembler:
         self.bursts = {}
         self.size = 0
         self.count = 0
-        # The burst that was refused, how many of its pieces are still to come, whether 0 came.
+        # The refused burst: id, total, bytes, how many of its pieces are still to come, whether 0 came.
         self.refused = None
 
     def clear(self):
@@ -91,7 +91,7 @@ class Reassembler:
         if burst.size != total_bytes:
             text = "request %d has %d bytes and declares %d" % (mid, burst.size, total_bytes)
             raise FrameError("FRAME_BYTES_MISMATCH", text)
-        # As many different numbers below `total` as `total`: none is missing.
+        # There are `total` different numbers, all below `total`: no piece is missing.
         pieces = burst.pieces
         return "".join([pieces[seq] for seq in range(total)])
 
@@ -124,7 +124,7 @@ def check_frame(frame):
         raise malformed("encoding", '"utf8-slice"')
     mid, seq = frame.get("id"), frame.get("seq")
     total, total_bytes = frame.get("total"), frame.get("totalBytes")
-    # Exactly int: true and 1.0 are none.
+    # Exactly int: true and 1.0 are not accepted.
     if type(mid) is not int or not -MAX_SAFE <= mid <= MAX_SAFE:
         raise malformed("id", "an integer within 2^53 - 1 of 0")
     if type(seq) is not int or seq < 0:
@@ -145,7 +145,7 @@ def check_frame(frame):
 
 def byte_length(text):
     """The bytes of a text in UTF-8."""
-    # Known without a look at the characters.
+    # Whether a text is ASCII is known without looking at its characters.
     if text.isascii():
         return len(text)
     try:

@@ -9,10 +9,10 @@ import sys
 UNKNOWN_ID = -1
 MAX_SAFE = 2**53 - 1
 MAX_INT_DIGITS = 4300
-# How many containers a result may have around another, as in the original.
+# How deeply the containers of a result may be nested, as in the original.
 MAX_DEPTH = 900
 NESTING = frozenset((dict, list, tuple))
-# So many classes of results are remembered.
+# How many classes of results are remembered.
 MAX_CLASSES = 1000
 
 
@@ -56,7 +56,7 @@ def may_hold_bytes(text):
     return "__tywrap_bytes__" in text or '"__type__"' in text
 
 
-# NaN and Infinity are taken, as the original takes them.
+# NaN and Infinity are accepted, as in the original.
 PARSE_INT = None if hasattr(sys, "get_int_max_str_digits") else bounded_int
 PLAIN = json.JSONDecoder(parse_int=PARSE_INT)
 REVIVING = json.JSONDecoder(parse_int=PARSE_INT, object_hook=revive)
@@ -87,7 +87,7 @@ def encoder(default):
             escape = json.encoder.encode_basestring_ascii
             return make({}, default, escape, None, ": ", ", ", False, False, False)
         except TypeError:
-            # A Python that makes it from something else.
+            # This version of Python makes the encoder from other arguments.
             pass
     return lambda value, _: (slow.encode(value),)
 
@@ -96,7 +96,7 @@ class Values:
     """Writes results as JSON. Values that JSON does not have get the original's forms."""
 
     def __init__(self, arrow):
-        # Whether arrays go as Arrow, where pyarrow is installed.
+        # Whether arrays are sent as Arrow if pyarrow is installed.
         self.arrow = arrow
         self.changes = {}
         self.chunks = encoder(self.convert)
@@ -107,14 +107,14 @@ class Values:
         try:
             text = "".join(self.chunks(message, 0))
         except BaseException as error:
-            # An encoder that failed still holds the containers that it was in.
+            # A failed encoder still remembers the containers that it was in: make a new one.
             self.chunks = encoder(self.convert)
             if isinstance(error, RecursionError):
                 raise too_deep() from None
             if isinstance(error, ValueError):
                 raise explained(error) from None
             raise
-        # The brackets of a text are at least as many as its containers, and quickly counted.
+        # A text has at least as many brackets as containers, and brackets are quickly counted.
         if text.count("[") + text.count("{") > MAX_DEPTH + 2 and is_too_deep(message["result"]):
             raise too_deep()
         if "\\ud" in text and self.has_half_characters(message):

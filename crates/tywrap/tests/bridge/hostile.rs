@@ -1,5 +1,5 @@
-//! One table of hosts that mean harm, for both bridges: each is answered or ends the bridge cleanly, and
-//! what was right beside it is answered too.
+//! One table of misbehaving hosts for both bridges: each request is refused or ends the bridge in order,
+//! and valid requests beside it are answered.
 
 use breakbulk_testkit::log::{Level, Log};
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use super::python_runs::in_python;
 use super::replies::messages;
 use super::runs::{End, Input, Run, in_rust};
 
-/// The request that stands behind most cases: whoever answers it has lived on.
+/// The request at the end of most cases: if it is answered, the bridge still runs.
 const ALIVE: &str = r#"{"method":"call","params":{"module":"math","functionName":"sqrt","args":[4]},"id":99,"protocol":"tywrap/1"}"#;
 
 type Replies = &'static [(i64, &'static str)];
 
-/// Answered with an error of this class, and served on.
+/// By class of error: the request is refused with it, and the next one is answered.
 const REFUSED: &[(&str, Replies)] = &[
     ("JSONDecodeError", &[(-1, "JSONDecodeError"), (99, "")]),
     ("ProtocolError", &[(-1, "ProtocolError"), (99, "")]),
@@ -45,7 +45,7 @@ fn refused(name: &'static str, line: impl AsRef<[u8]>, kind: &str) -> Case {
     both(name, stdin, replies, End::Served)
 }
 
-/// The framing is lost: no reply, not even to what follows.
+/// Frames that cannot be matched to requests any more: no reply, not even to the request after them.
 fn fatal(name: &'static str, frames: &[String]) -> Case {
     let stdin = format!("{}\n{ALIVE}\n", frames.join("\n"));
     both(name, stdin, &[], End::FrameError)
@@ -65,7 +65,7 @@ fn frame(change: Value) -> String {
     frame.to_string()
 }
 
-/// A call of `copy.copy` with this JSON.
+/// A call of `copy.copy` with this JSON as its argument.
 fn copy(argument: &str) -> String {
     format!(
         r#"{{"method":"call","params":{{"module":"copy","functionName":"copy","args":[{argument}]}},"id":9,"protocol":"tywrap/1"}}"#
@@ -80,7 +80,7 @@ fn behind(lines: &str) -> String {
     format!("{lines}\n{ALIVE}\n")
 }
 
-/// Requests of at most 400,000 bytes, responses in frames of 200.
+/// The cases. Requests have at most 400,000 bytes, responses are in frames of 200.
 fn cases() -> Vec<Case> {
     let mut cases = vec![
         both("nothing at all", "", &[], End::Served),
@@ -108,7 +108,7 @@ fn cases() -> Vec<Case> {
         refused("an array", "[1,2]", "ProtocolError"),
         refused("a number", "5", "ProtocolError"),
         refused("no id", request(r#""method":"meta""#), "ProtocolError"),
-        // A rule: the original takes it for 1, and echoes it.
+        // An intended difference: the original accepts `true` as the id 1, and answers with it.
         refused(
             "true for an id",
             request(r#""method":"meta","id":true"#),
@@ -315,7 +315,7 @@ fn frames() -> Vec<Case> {
     cases
 }
 
-/// Values that a language may not have: each side has its own limits, and says so.
+/// Values that one of the two languages cannot represent: each bridge has its own limits and errors.
 fn values() -> Vec<Case> {
     const FINE: (Replies, End) = (&[(9, ""), (99, "")], End::Served);
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
@@ -330,7 +330,7 @@ fn values() -> Vec<Case> {
     let no_value: (Replies, End) = (&[(-1, "ValueError"), (99, "")], End::Served);
     let not_text = [b"\xff\xfe{}\n".as_slice(), ALIVE.as_bytes()].concat();
     vec![
-        // Rust hands it on as it is, and looks into it only when it is asked to.
+        // The Rust bridge passes the JSON on unparsed.
         case(
             "ten thousand arrays in one another",
             copy(&deep),
@@ -353,7 +353,7 @@ fn values() -> Vec<Case> {
             "no number",
             copy("NaN"),
             (&[(-1, "JSONDecodeError"), (99, "")], End::Served),
-            // Python takes it, as the original does, and cannot send it back.
+            // Python accepts it, as the original does, but cannot send it back.
             (&[(9, "ValueError"), (99, "")], End::Served),
         ),
         case(
@@ -374,7 +374,7 @@ fn values() -> Vec<Case> {
             (&[(9, "TypeError"), (99, "")], End::Served),
             (&[(9, "ProtocolError"), (99, "")], End::Served),
         ),
-        // In Rust the reader of lines, which all transports share, does not read on.
+        // The reader of lines in Rust, which all transports share, stops at such a line.
         Case {
             name: "no UTF-8",
             stdin: not_text,
@@ -450,7 +450,7 @@ fn the_python_bridge_lives_through_hostile_hosts() {
     }
 }
 
-/// Who is answered, and with which class of error; "" for a result.
+/// The id of each answer, and its class of error; "" for a result.
 pub(crate) fn outline(messages: &[Value]) -> Vec<(i64, String)> {
     let one = |message: &Value| {
         assert_eq!(message["protocol"], "tywrap/1", "{message}");

@@ -1,4 +1,4 @@
-//! What only the bridge in Python does.
+//! Tests of what only the bridge in Python does.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -29,7 +29,7 @@ fn run(env: &[(&str, &str)], lines: &[String]) -> Run {
     })
 }
 
-/// Python that is run by the bridge, and what it gives or raises.
+/// Runs Python expressions in the bridge, and checks the result or exception of each.
 fn check(cases: &[(&str, &str)]) {
     let lines: Vec<_> = (1..)
         .zip(cases)
@@ -104,7 +104,7 @@ fn values_are_told_or_refused_in_clear_words() {
 }
 
 // TYWRAP-11
-/// The encoder is made once, and remembers the containers that it is in.
+/// One encoder writes all results, and keeps the containers that it is in when it fails.
 #[test]
 fn a_result_that_failed_does_not_spoil_the_next() {
     let kept = "__import__('sys').__dict__.setdefault('kept', [[1], object()])";
@@ -190,7 +190,7 @@ fn only_what_is_allowed_is_reached() {
         (vec![PRIVATE], "os", "path.__dict__.__len__", ""),
         (vec![LIST], "json", "dumps", ""),
         (vec![LIST], "os", "getcwd", "ImportNotAllowedError"),
-        // What an allowed module imported is not allowed by that.
+        // A module is not allowed merely because an allowed module imported it.
         (vec![LIST], "json", "codecs.open", "ImportNotAllowedError"),
         (
             vec![LIST, PRIVATE],
@@ -258,7 +258,7 @@ fn a_large_text_goes_through_in_frames_both_ways() {
         format!("{frame}\n")
     };
     let mut lines: Vec<_> = pieces.iter().enumerate().map(frame).collect();
-    // Any order will do, but for the first, which begins the burst.
+    // Pieces may come in any order, except that the first one begins the burst.
     lines[1..].reverse();
     let run = in_python(&Input {
         argv: ["--tywrap-max-frame-bytes", "65536"]
@@ -295,7 +295,7 @@ fn modules_of_the_working_directory_can_be_called() {
     let request = json!({"method": "call", "params": params, "id": 1, "protocol": "tywrap/1"});
     let mut stdin = child.stdin.take().unwrap();
     writeln!(stdin, "{}{request}", python::SOURCE).unwrap();
-    // The answer comes before the end of the input.
+    // The answer comes before the input ends.
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut line)
@@ -372,7 +372,7 @@ fn a_host_that_closed_its_end_is_no_error() {
     let mut stdin = child.stdin.take().unwrap();
     let request = call(1, "os", "getpid", &json!([]));
     write!(stdin, "{}{request}", python::SOURCE).unwrap();
-    // The input stays open: the end of the output is enough.
+    // The input stays open: the bridge ends because its output is closed.
     let mut stderr = String::new();
     std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut stderr).unwrap();
     assert_eq!(

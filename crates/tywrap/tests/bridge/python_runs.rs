@@ -1,4 +1,4 @@
-//! Our Python side as a process, as a host starts it.
+//! Runs this project's Python bridge as a process, started as a host starts it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use breakbulk_tywrap::python;
 
 use super::runs::{End, Input, Run};
 
-/// The bridge in Python, as a process.
+/// Runs the bridge in Python as a process.
 pub(crate) fn in_python(input: &Input) -> Run {
     let mut child = python_command(&input.argv, &input.env)
         .stdin(Stdio::piped())
@@ -20,7 +20,7 @@ pub(crate) fn in_python(input: &Input) -> Run {
         .unwrap();
     let mut pipe = child.stdin.take().unwrap();
     let stdin = [python::SOURCE.as_bytes(), &input.stdin].concat();
-    // A bridge that ends early does not take all of it.
+    // A bridge that ends early does not read all of it, so that writing fails.
     let writing = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
     let output = child.wait_with_output().unwrap();
     writing.join().unwrap();
@@ -39,11 +39,11 @@ pub(crate) fn in_python(input: &Input) -> Run {
     }
 }
 
-/// How our own Python side is started.
+/// The command that starts this project's Python bridge.
 pub(crate) fn python_command(argv: &[String], env: &BTreeMap<String, String>) -> Command {
     let (words, config) = python::command(interpreter());
     let mut command = Command::new(&words[0]);
-    // What others set for a bridge of theirs is not for this one.
+    // Variables that somebody set for another bridge are removed.
     for name in std::env::vars_os().map(|(name, _)| name) {
         if name.to_string_lossy().starts_with("TYWRAP_") {
             command.env_remove(name);

@@ -1,5 +1,5 @@
-//! Every recorded scenario of the original bridge gives the same replies from both of ours, or differs
-//! by a rule. A rule that nothing uses any more is a failure.
+//! Both bridges give the same replies as the recorded original, or differ by a named rule. A rule that no
+//! scenario needs any more is a failure.
 
 use breakbulk_testkit::log::Log;
 use serde_json::Value;
@@ -54,7 +54,7 @@ fn the_python_bridge_answers_as_recorded() {
     all_used(PYTHON, &used);
 }
 
-/// Whether a result was refused by `TYWRAP_CODEC_MAX_BYTES`: the caller is told, and nobody else.
+/// Whether `TYWRAP_CODEC_MAX_BYTES` refused a result: only the caller is told, nothing is logged.
 fn is_over_the_codecs_limit(run: &Run) -> bool {
     let refusal = "PayloadTooLargeError";
     run.lines.iter().any(|line| line.contains(refusal))

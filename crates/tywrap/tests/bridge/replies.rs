@@ -1,4 +1,4 @@
-//! What a host makes of a bridge's lines, and the rules that hold for each of them.
+//! Reads a bridge's lines as a host does, and checks the rules that hold for each of them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,7 +36,7 @@ pub(crate) fn messages(lines: &[String], frame: Option<usize>) -> Result<Vec<Val
                 let text = std::str::from_utf8(&message.bytes).map_err(|e| e.to_string())?;
                 let value = serde_json::from_str(text).or_else(|_| shallow(text))?;
                 let is_framed = message.key.is_some();
-                // Frames of fewer than 4 bytes cannot be: that is told in a line.
+                // Frames of fewer than 4 bytes are impossible: the error that says so comes as a line.
                 let wanted = frame.is_some_and(|frame| frame >= 4 && text.len() > frame);
                 if is_framed != wanted {
                     let len = text.len();
@@ -55,14 +55,14 @@ pub(crate) fn messages(lines: &[String], frame: Option<usize>) -> Result<Vec<Val
     }
 }
 
-/// A message whose result is nested too deep to be looked into.
+/// A message whose result is nested too deeply for serde_json: the result stays text.
 fn shallow(text: &str) -> Result<Value, String> {
     let response = Response::read(text).map_err(|error| error.to_string())?;
     let result = response.outcome.map_err(|error| error.to_string())?;
     Ok(json!({"id": response.id, "protocol": "tywrap/1", "result": result.get()}))
 }
 
-/// Every frame but the last is full.
+/// Checks that every frame but the last is full.
 fn sizes(line: &str, frame: Option<usize>) -> Result<(), String> {
     let value: Value = serde_json::from_str(line).unwrap_or_default();
     let (Some(data), Some(max)) = (value["data"].as_str(), frame) else {

@@ -1,4 +1,4 @@
-//! One run of a bridge: what it is started with and given, what it writes and how it ends.
+//! One run of a bridge: its arguments, environment and input, its output, and how it ended.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use breakbulk_tywrap::bridge::{
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
-/// What a bridge is started with, and all that its host writes.
+/// The arguments and environment of a bridge, and all that its host writes.
 #[derive(Clone, Default)]
 pub(crate) struct Input {
     pub(crate) argv: Vec<String>,
@@ -16,18 +16,18 @@ pub(crate) struct Input {
     pub(crate) stdin: Vec<u8>,
 }
 
-/// How a bridge ends.
+/// How a bridge ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With its input.
+    /// In order, at the end of its input.
     Served,
-    /// The host's frames are wrong.
+    /// Because of invalid frames of the host.
     FrameError,
-    /// The host's configuration is.
+    /// Because of invalid settings of the host.
     BadConfig,
-    /// The input cannot be read on.
+    /// Because the input could not be read any further.
     Unreadable,
-    /// It fell over.
+    /// By an unexpected failure.
     Crashed,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Run {
     pub(crate) end: End,
 }
 
-/// The bridge in Rust, in this process, with the functions that the recordings call.
+/// Runs the bridge in Rust, in this process, with the functions that the recordings call.
 pub(crate) async fn in_rust(input: &Input) -> Run {
     let env = input.env.clone();
     let config = match BridgeConfig::read(&input.argv, |name| env.get(name).cloned()) {

@@ -1,4 +1,4 @@
-//! What only the bridge in Rust does.
+//! Tests of what only the bridge in Rust does.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -82,7 +82,7 @@ async fn only_allowed_modules_are_called() {
     log.assert_quiet();
 }
 
-/// Runs calls that wait, and remembers when they began and ended.
+/// Functions that yield while they run, and record when each began and ended.
 struct Slow(Arc<Mutex<Vec<String>>>);
 
 impl Handler for Slow {
@@ -130,15 +130,15 @@ async fn a_host_that_closed_its_end_is_no_error() {
     let bridge = Bridge::new(framed(100), functions);
     let line = call(1, "m", "f", &json!([]));
     host.write_all(line.as_bytes()).await.unwrap();
-    // The input stays open: the end of the output is enough.
+    // The input stays open: serving ends because the output is closed.
     assert_eq!(bridge.serve(reader, writer).await.unwrap(), Ended::Output);
 }
 
-/// A program with a bridge on its standard streams: this one, started again by the tests below.
+/// A bridge on standard streams: the tests below start this test program again to run it.
 #[tokio::test]
 #[ignore = "the program of other tests"]
 async fn as_a_program() {
-    // Whoever runs all that is ignored has no host for it.
+    // With `--ignored` this test is run without a host: there is nothing to do.
     if std::env::var_os("TYWRAP_TRANSPORT_CHUNKING").is_none() {
         return;
     }
@@ -147,7 +147,7 @@ async fn as_a_program() {
     bridge.stdio().await.unwrap();
 }
 
-/// Starts it, writes to it, and gives what it writes; its input stays open until `look` has looked.
+/// Starts the bridge, writes to it and returns its output. Its input stays open until `look` returns.
 fn program(stdin: &str, look: impl FnOnce(&mut Child)) -> (Vec<String>, ExitStatus) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "rust::as_a_program", "--ignored", "--nocapture"])
@@ -165,7 +165,7 @@ fn program(stdin: &str, look: impl FnOnce(&mut Child)) -> (Vec<String>, ExitStat
     drop(input);
     let output = child.wait_with_output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
-    // The test harness has words of its own, the last of which may share a line with ours.
+    // The test harness prints lines of its own, the last of which may share a line with the bridge's.
     let lines = stdout
         .lines()
         .filter_map(|line| line.find('{').map(|at| line[at..].to_owned()));

@@ -1,4 +1,4 @@
-//! Recorded runs of the original bridge, and how ours may differ from them: by a rule that says why.
+//! Recorded runs of the original bridge, and the rules by which this project's bridges may differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(crate) const OWN_TRACEBACK: Rule = Rule {
     name: "own-traceback",
     reason: "a traceback shows the code that was called and leaves out the bridge; errors in Rust have none",
 };
-/// Of the bridge in Rust alone.
+/// A rule for the bridge in Rust only.
 pub(crate) const TABLE: Rule = Rule {
     name: "table",
     reason: "what may be called is what is in the table: there are no private names to refuse",
@@ -50,7 +50,7 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// One of the file's scenarios; `None` if it is no such thing.
+    /// Reads one scenario of the file; `None` if it is malformed.
     pub(crate) fn read(scenario: &Value) -> Option<Self> {
         let stdin = match scenario["stdinHex"].as_str() {
             Some(hex) => unhex(hex)?,
@@ -84,8 +84,8 @@ impl Scenario {
         })
     }
 
-    /// The rules by which a run of ours differs; an error where none allows it. `same_bytes`: a reply
-    /// without a difference is the same to the byte.
+    /// Compares a run of this project's bridge; returns the rules by which it differs, an error if none
+    /// applies. With `same_bytes` replies without a difference must be equal to the byte.
     pub(crate) fn compare(&self, run: &Run, same_bytes: bool) -> Result<Used, String> {
         let mut used = Used::new();
         match (self.recorded.end, run.end) {
@@ -102,7 +102,7 @@ impl Scenario {
         let (argument, variable) = self.frames();
         let ours = messages(&run.lines, variable.into_iter().chain(argument).min())?;
         let recorded = if self.recorded.lines.iter().any(|line| line.contains("PATH")) {
-            // Paths were taken out of the frames, so that sizes do not hold.
+            // The recording replaced paths within the frames, so their declared sizes are wrong.
             self.without_paths(argument)?
         } else {
             messages(&self.recorded.lines, argument)?
@@ -130,14 +130,14 @@ impl Scenario {
         }
     }
 
-    /// The frame size that was asked for: by the arguments, and by the environment.
+    /// The frame size in the arguments, and the one in the environment.
     fn frames(&self) -> (Option<usize>, Option<usize>) {
         let argument = self.input.argv.get(1).and_then(|word| word.parse().ok());
         let variable = self.input.env.get("TYWRAP_TRANSPORT_MAX_FRAME_BYTES");
         (argument, variable.and_then(|word| word.parse().ok()))
     }
 
-    /// The recorded replies, with their frames simply put together.
+    /// The recorded replies; frames with replaced paths are joined without checks.
     fn without_paths(&self, frame: Option<usize>) -> Result<Vec<Value>, String> {
         let parse = |line: &String| serde_json::from_str(line).map_err(|error| error.to_string());
         let lines: Vec<Value> = self
@@ -167,7 +167,7 @@ fn reply(recorded: &Value, ours: &Value, used: &mut Used) -> Result<(), String> 
         (Some(theirs), Some(error)) => (theirs, error),
         (None, None) => {
             let (mut theirs, mut result) = (recorded["result"].clone(), ours["result"].clone());
-            // Facts of the machine.
+            // These differ from machine to machine.
             for meta in [&mut theirs, &mut result]
                 .into_iter()
                 .filter_map(Value::as_object_mut)

@@ -1,4 +1,4 @@
-//! Values that JSON does not have, and what the original makes of them: `vectors/tywrap/values.json`.
+//! Values that JSON does not have, in the form that the original gives them: `vectors/tywrap/values.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -19,7 +19,7 @@ fn cases(with_packages: bool) -> Vec<Value> {
     cases.into_iter().filter(wanted).collect()
 }
 
-/// The lines of one bridge for these lines of its host.
+/// Runs one bridge with these lines as its input, and returns its lines.
 fn answers(lines: &[&str], env: &Value) -> Vec<String> {
     let variable =
         |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap().into());
@@ -37,7 +37,7 @@ fn answers(lines: &[&str], env: &Value) -> Vec<String> {
     run.lines
 }
 
-/// One bridge for all cases with the same environment.
+/// Runs one bridge for all cases with the same environment.
 fn check_all(cases: &[Value]) {
     let mut by_environment: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     for case in cases {
@@ -118,7 +118,7 @@ fn arrays_go_as_arrow_where_it_is_installed() {
     assert_eq!(meta["result"]["arrowAvailable"], true);
 }
 
-/// Fails with what to do where the interpreter lacks a package.
+/// Fails with what to install if the interpreter lacks a package.
 fn installed(package: &str) {
     let imported = Command::new(interpreter())
         .args(["-c", &format!("import {package}")])

@@ -130,7 +130,7 @@ def scenario(name, id, late_path=None):
         write("hello from print")
         return False
     elif name == "blank_lines":
-        # Of white space only, too, and of such as only JavaScript and Python know.
+        # Lines of white space count as blank too, also of characters that only JavaScript or Python strip.
         OUT.write("\n\r\n   \n\t\r\n\u00a0\u3000\n\ufeff\n".encode())
         return False
     elif name == "crlf":
@@ -155,7 +155,7 @@ def scenario(name, id, late_path=None):
     elif name in ("late_frames", "late_plain"):
         lines = [json.dumps(frame) for frame in two(id)] if name == "late_frames" else ["", plain]
         write(lines[0])
-        # Until the host's time is up.
+        # Waits until the host has given up the call.
         wait_for(late_path)
         write(lines[1])
     elif name == "raw_utf8_big":
@@ -191,12 +191,12 @@ def call(id, function, args, kwargs):
     elif function == "raw":
         write(args[0])
     elif function == "wait":
-        # Until a file is there.
+        # Waits until the test creates a file.
         open(args[0] + ".half", "w").close()
         wait_for(args[0])
         answer(id, "x" * args[1] if len(args) > 1 else "waited")
     elif function == "tail":
-        # Half of the frames, then the rest when a file is there.
+        # Sends half of the frames, and the rest once the test creates a file.
         all_frames = halves(id, "x" * args[1], max(1, args[1] // args[2]))
         dump(all_frames[: len(all_frames) // 2])
         open(args[0] + ".half", "w").close()
@@ -211,7 +211,7 @@ def call(id, function, args, kwargs):
             dump(all_frames[: len(all_frames) // 2])
         os.kill(os.getpid(), signal.SIGKILL)
     elif function == "deaf":
-        # It answers, and reads nothing more; it does not heed SIGTERM either.
+        # Answers, then reads nothing more and ignores SIGTERM.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         answer(id, os.getpid())
         while True:
@@ -253,7 +253,7 @@ def meta(id):
     elif mode == "silent":
         return None
     elif mode == "late":
-        # With the answer to the first call.
+        # Answers this call together with the first later one.
         global late
         late = lambda: answer(id, result)
         return None

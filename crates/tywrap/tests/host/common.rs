@@ -1,4 +1,4 @@
-//! A bridge, a flag that it waits for, and calls that show whether anything was mixed up.
+//! A scripted bridge, a file that it waits for, and calls that show whether answers were mixed up.
 
 #![allow(dead_code, reason = "not every test needs all of it")]
 
@@ -27,7 +27,7 @@ pub(crate) fn host(change: impl FnOnce(&mut Config)) -> Host {
     Host::new(program(), config)
 }
 
-/// So many calls, of all sizes, each of which must get its own answer.
+/// Makes this many calls of all sizes, each of which must get its own answer.
 pub(crate) async fn ordinary(host: &Host, calls: usize) {
     for number in 0..calls {
         let text = format!("\"{number}:{}\"", "é".repeat(number * 7 % 700));
@@ -39,7 +39,7 @@ pub(crate) async fn ordinary(host: &Host, calls: usize) {
     }
 }
 
-/// A file that is not there until it is raised.
+/// A file that the bridge waits for; it does not exist until it is raised.
 pub(crate) struct Flag {
     folder: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ impl Flag {
         std::fs::write(self.path(), "").unwrap();
     }
 
-    /// Its path as the first argument, and what else there is: `,1`.
+    /// Arguments that begin with the file's path; `more` are further ones, such as `,1`.
     pub(crate) fn args(&self, more: &str) -> String {
         format!("[{:?}{more}]", self.path())
     }
@@ -78,7 +78,7 @@ impl Flag {
     }
 }
 
-/// Whether a process is there; one that nobody has waited for counts as gone.
+/// Whether a process runs; one that has exited counts as gone even if its parent has not waited for it.
 pub(crate) fn lives(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| {
@@ -87,7 +87,7 @@ pub(crate) fn lives(pid: u64) -> bool {
     })
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has exited.
 pub(crate) async fn gone(pid: u64) {
     let wait = async {
         while lives(pid) {

@@ -1,4 +1,4 @@
-//! Bridges that end: by themselves, by others, by us.
+//! Tests of bridges that exit by themselves, are killed, or are stopped by the host.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn a_bridge_that_died_while_nobody_called_is_replaced_before_the_next_call
 
 #[tokio::test]
 async fn nothing_is_left_behind() {
-    // Stopped, dropped, restarted; heeding SIGTERM or not; with a process of its own.
+    // Stopped, dropped or restarted while it ignores SIGTERM, or killed; each has a child process.
     for end in ["stop", "drop", "restart", "die"] {
         let host = host(|config| config.grace = Duration::from_millis(200));
         let child = number(&host, "child").await;
@@ -175,7 +175,7 @@ async fn the_python_of_a_virtualenv_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let bin = folder.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
-    // It says what it sees.
+    // The interpreter is a script that reports its arguments and environment.
     let script = r#"#!/bin/sh
 read line; echo '{"id":-1,"protocol":"tywrap/1","result":{}}'
 read line; echo '{"id":1,"protocol":"tywrap/1","result":["'$0'","'$1'","'$VIRTUAL_ENV'","'$PATH'"]}'

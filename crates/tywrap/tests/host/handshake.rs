@@ -1,4 +1,4 @@
-//! What a bridge is told and asked when it is started.
+//! Tests of what a bridge is told and asked when it is started.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn frames_follow_from_what_a_bridge_says() {
             (frame, is_known),
             "{mode}"
         );
-        // A request of some size goes out either way; the bridge of this test takes all.
+        // Requests larger than a frame arrive with and without frames; this bridge accepts both.
         ordinary(&host, 30).await;
         assert_eq!(host.starts(), 1);
     }
@@ -55,7 +55,7 @@ async fn a_bridge_that_does_not_say_what_it_is_works_on() {
     ordinary(&unasked, 30).await;
 }
 
-/// At the defaults, too, `meta` has no more than a third of the call's time.
+/// With the default limits, too, `meta` has no more than a third of the call's time.
 // TYWRAP-3
 #[tokio::test]
 async fn a_silent_bridge_leaves_time_for_the_call() {
@@ -104,7 +104,7 @@ async fn without_frames_a_line_must_hold_it() {
     let CallError::NotSent(SendError::FrameTooLarge { limit: 1000, .. }) = error else {
         panic!("{error}")
     };
-    // It holds nobody up.
+    // The refused call does not hold up later ones.
     ordinary(&host, 3).await;
 }
 

@@ -1,4 +1,4 @@
-//! Calls that are given up, in every state: what comes after them is in step.
+//! Calls that are given up, in every state: later calls still get their own answers.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn calls_that_are_dropped_at_any_moment_mix_nothing_up() {
     for round in 0..200 {
         let text = format!("[\"{}\"]", "x".repeat(round * 50));
         let call = host.call("t", "echo", text, None);
-        // So many turns of the runtime, then nobody wants it any more.
+        // After this many turns of the runtime the call is dropped.
         let turns = async {
             for _ in 0..round % 40 {
                 tokio::task::yield_now().await;
@@ -103,7 +103,7 @@ async fn a_bridge_that_reads_nothing_more_is_killed_after_a_grace() {
     let host = host(|_| ());
     let pid = host.call("t", "deaf", "[]", None).await.unwrap();
     let pid: u64 = pid.json().parse().unwrap();
-    // More than a pipe holds.
+    // More than a pipe buffers.
     let large = format!("[\"{}\"]", "x".repeat(1 << 20));
     let limit = Some(Duration::from_secs(1));
     let late = host
@@ -111,7 +111,7 @@ async fn a_bridge_that_reads_nothing_more_is_killed_after_a_grace() {
         .await;
     assert!(matches!(late, Err(CallError::TimedOut { .. })), "{late:?}");
     assert!(host.is_busy(), "a line is stuck");
-    // What waits behind it was not sent, and goes to the next bridge.
+    // The call behind it has not been sent, and goes to the next bridge.
     assert_eq!(
         host.call("t", "size", large, None).await.unwrap().json(),
         (1 << 20).to_string()
@@ -131,11 +131,11 @@ async fn a_call_that_is_at_work_is_not_killed_for_one_that_waits() {
         async move { host.call("t", "wait", args, None).await }
     });
     flag.half().await;
-    // The second is stuck behind the first, which is none of its fault.
+    // The second call waits for the first, and must not get the bridge killed.
     let large = format!("[\"{}\"]", "x".repeat(1 << 20));
     let late = host.call_within(SHORT, "t", "size", large, None).await;
     assert!(matches!(late, Err(CallError::TimedOut { .. })), "{late:?}");
-    // While a third one waits in vain, several times the grace goes by.
+    // While a third call waits in vain, several times the grace period passes.
     let late = host.call_within(SHORT, "t", "pid", "[]", None).await;
     assert!(matches!(late, Err(CallError::TimedOut { .. })), "{late:?}");
     flag.raise();

@@ -1,4 +1,4 @@
-//! Many callers at once, each of whom does anything at any time: whoever gets an answer gets his own.
+//! Many callers at once that call, fail and give up at random: every answer goes to its own caller.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use breakbulk_tywrap::{CallError, Host};
 
 use super::common::{host, ordinary};
 
-/// Small, seeded, and good enough to mix things up.
+/// A small pseudo-random generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -51,7 +51,7 @@ async fn call_at_random(host: Host, mut random: Random) -> usize {
         };
         let call = host.call("t", function, format!("[{text}]"), None);
         let outcome = if random.below(4) == 0 {
-            // Nobody wants it any more after some turns of the runtime.
+            // The call is dropped after some turns of the runtime.
             let turns = random.below(200);
             let leave = async {
                 for _ in 0..turns {
@@ -74,7 +74,7 @@ async fn call_at_random(host: Host, mut random: Random) -> usize {
                 answers += 1;
             }
             Ok(returned) => panic!("{function} answered {returned:?}"),
-            // Others may have brought the bridge down.
+            // Another caller may have ended the bridge.
             Err(CallError::Exited { .. } | CallError::Breach { .. }) => {}
             Err(error) => panic!("round {round}, {function}: {error}"),
         }

@@ -1,4 +1,4 @@
-//! The recorded scenarios, against our host.
+//! Tests of this project's host with the recorded scenarios of the original host.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the original bridge was seen to write, said again to our host: each call ends as it was told.
+//! Replays the recorded output of the original bridge to this project's host, and checks each call's end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn each_call_ends_as_the_original_bridge_told_it() {
     }
 }
 
-/// The rules by which the calls end otherwise, or what is wrong.
+/// Returns the rules by which the calls end differently, or what is wrong.
 async fn replay(scenario: &Value, meta: &Value) -> Result<Vec<&'static str>, String> {
     let calls = asked(scenario);
     let lines = lines(scenario);
@@ -68,7 +68,7 @@ async fn replay(scenario: &Value, meta: &Value) -> Result<Vec<&'static str>, Str
         let call = async move { host.call("t", "f", "[]", None).await };
         if calls.contains(&id) {
             waiting.push((id, tokio::spawn(call)));
-            // The ids are given in the order of the calls.
+            // Ids are assigned in the order of the calls.
             tokio::task::yield_now().await;
         } else {
             let filled = call.await;
@@ -84,7 +84,7 @@ async fn replay(scenario: &Value, meta: &Value) -> Result<Vec<&'static str>, Str
     Ok(used)
 }
 
-/// A bridge that was only asked what it is.
+/// Checks a scenario that consists of the `meta` request alone.
 fn told(
     scenario: &Value,
     reply: Option<&Value>,
@@ -103,7 +103,7 @@ fn told(
     }
 }
 
-/// How one call ended, against what was recorded of it.
+/// Compares how one call ended with the recorded reply.
 fn ended(
     id: i64,
     scenario: &Value,
@@ -142,7 +142,7 @@ fn ended(
                 ..
             }),
         ) if !replies.is_empty() => Ok(Some(NOBODY_ASKED.name)),
-        // Nothing was said of it: it ends with the bridge, and with the bridge's last words.
+        // There is no reply to the call: it fails when the bridge exits, with the end of its standard error.
         (None, None, Err(CallError::Exited { stderr, .. }))
             if stderr.contains(last_word(scenario)) =>
         {
@@ -152,7 +152,7 @@ fn ended(
     }
 }
 
-/// The calls that were made; at least one, which a broken line stands for.
+/// The ids of the calls; a scenario with nothing but broken lines counts as one call.
 fn asked(scenario: &Value) -> BTreeSet<i64> {
     let lines = scenario["stdin"].as_array().into_iter().flatten();
     let ids: BTreeSet<i64> = lines
@@ -165,7 +165,7 @@ fn asked(scenario: &Value) -> BTreeSet<i64> {
     }
 }
 
-/// The recorded lines. Where paths were taken out of frames their sizes are set right.
+/// The recorded lines; where paths in frames were replaced, the declared size is corrected.
 fn lines(scenario: &Value) -> Vec<String> {
     let lines = scenario["stdout"].as_array().into_iter().flatten();
     let lines: Vec<String> = lines
@@ -187,7 +187,7 @@ fn lines(scenario: &Value) -> Vec<String> {
     resized.collect()
 }
 
-/// The replies, their frames put together.
+/// The replies, with their frames joined.
 fn replies(lines: &[String]) -> Result<Vec<Value>, String> {
     let mut framed: BTreeMap<i64, String> = BTreeMap::new();
     let mut replies = Vec::new();
@@ -205,7 +205,7 @@ fn replies(lines: &[String]) -> Result<Vec<Value>, String> {
     Ok(replies)
 }
 
-/// The last word of the bridge's standard error, which an error must show.
+/// The last word of the bridge's standard error, which an error must contain.
 fn last_word(scenario: &Value) -> &str {
     let stderr = scenario["stderr"].as_str().unwrap_or_default();
     stderr.split_whitespace().last().unwrap_or_default()

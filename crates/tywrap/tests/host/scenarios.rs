@@ -1,5 +1,5 @@
-//! What the real host was seen to do with a misbehaving bridge, and where ours does better. Shared by
-//! the tests of the host and by the runner of recorded cases.
+//! What the original host was seen to do with a misbehaving bridge, and where this project's host does
+//! better. Shared by the tests of the host and by the runner of recorded cases.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) const RAW_UTF8: Rule = Rule {
 
 type Outcome = Result<Returned, CallError>;
 
-/// The rules by which ours differs in one scenario, or what is wrong.
+/// Returns the rules by which this project's host differs in one scenario, or what is wrong.
 pub(crate) async fn judge(case: &Value) -> Result<Vec<&'static str>, String> {
     let name = case["scenario"].as_str().ok_or("no name")?;
     let config = Config::default().with(|config| {
@@ -52,7 +52,7 @@ pub(crate) async fn judge(case: &Value) -> Result<Vec<&'static str>, String> {
     let program = Program::new(["python3", "-c", include_str!("bridge.py")]);
     let host = Host::new(program, config);
     host.start().await.map_err(|error| error.to_string())?;
-    // The bridge says late what it says late once this file is there.
+    // The bridge sends its late answers once this file exists.
     let flag = format!("breakbulk-{}-{name}", std::process::id());
     let flag = std::env::temp_dir().join(flag);
     let is_late = ["silent", "late_frames", "late_plain"].contains(&name);
@@ -62,7 +62,7 @@ pub(crate) async fn judge(case: &Value) -> Result<Vec<&'static str>, String> {
         .await;
     std::fs::write(&flag, "").map_err(|error| error.to_string())?;
     let second = host.call("t", "pid", "[]", None).await;
-    // It may be gone with the folder.
+    // The file may be gone already.
     let _ = std::fs::remove_file(&flag);
     let mut used = Vec::new();
     used.extend(compare_first(&case["first"], &first)?);
@@ -82,7 +82,7 @@ fn same_value(resolved: &Value, returned: &Returned) -> Result<Option<&'static s
     let value: Value = serde_json::from_str(returned.json()).map_err(|error| error.to_string())?;
     if let Some(text) = resolved.as_str() {
         let text: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        // The number of a process is its own.
+        // Process ids differ from run to run.
         let is_same = value == text["result"] || value["pid"].is_number();
         return is_same
             .then_some(None)
@@ -96,7 +96,7 @@ fn same_value(resolved: &Value, returned: &Returned) -> Result<Option<&'static s
     let length = text.chars().count() as u64 + around;
     match resolved["replacementChars"].as_u64() {
         Some(0) if resolved["length"] == length => Ok(None),
-        // What was lost there counts for more characters than it was.
+        // The recorded length is of damaged text, so it cannot be compared.
         Some(1..) if text.chars().all(|c| c == '中') => Ok(Some(RAW_UTF8.name)),
         _ => Err(format!("resolved to {length} characters")),
     }
@@ -111,7 +111,7 @@ fn same_failure(recorded: &Value, error: &CallError) -> Result<Option<&'static s
         (Some("BridgeTimeoutError"), CallError::TimedOut { .. }) => Ok(None),
         (Some("BridgeTimeoutError"), CallError::Raised(_)) => Ok(Some(UNNAMED.name)),
         (Some("BridgeProtocolError"), CallError::Breach { .. } | CallError::Exited { .. }) => {
-            // Texts are our own, but what the bridge said must be in them.
+            // Error texts differ, but what the bridge printed must be in both or in neither.
             let theirs = recorded["message"].as_str().unwrap_or_default();
             let ours = error.to_string();
             for said in ["dying now", "hello from print"] {
@@ -149,7 +149,7 @@ fn compare_second(
     }
     match (recorded["restarted"].as_bool(), host.starts() > 1) {
         (Some(theirs), ours) if theirs == ours => Ok(None),
-        // Whoever refuses what was let pass restarts as for any other breach.
+        // A host that refuses what the original accepted restarts the bridge, as for any other breach.
         (Some(false), true) if matches!(first, Err(CallError::Breach { .. })) => Ok(None),
         (None, true) => Ok(Some(EXITED.name)),
         (None, false) => Ok(Some(UNNAMED.name)),

@@ -1,4 +1,4 @@
-//! Arguments, results, exceptions and limits.
+//! Tests of arguments, results, exceptions and limits.
 
 use breakbulk_message::tywrap::{Style, request_bytes};
 use breakbulk_tywrap::{Breach, CallError, Config};
@@ -52,7 +52,7 @@ async fn an_exception_comes_with_all_that_is_known() {
     }
     ordinary(&host, 10).await;
     assert_eq!(host.starts(), 1);
-    // Only the end of what it says is kept, and it is never held up by it.
+    // Only the end of the bridge's standard error is kept, and writing to it never blocks the bridge.
     host.call("t", "stderr", "[1000000]", None).await.unwrap();
     while host.stderr().len() < 8192 || !host.stderr().starts_with('x') {
         tokio::task::yield_now().await;
@@ -80,7 +80,7 @@ async fn limits_are_named_before_anything_goes_out() {
         assert!(matches!(error, CallError::BadArguments(_)), "{error}");
     }
     assert_eq!(host.starts(), 0);
-    // What comes back too large fails that call, and the next is served.
+    // An answer that is too large fails its call, and the next call is served.
     let error = host
         .call("t", "fill", "[6000,\"x\"]", None)
         .await
@@ -98,7 +98,7 @@ async fn limits_are_named_before_anything_goes_out() {
     assert_eq!(host.starts(), 2);
 }
 
-/// As the original host: seen live, not among the recorded scenarios.
+/// As the original host does: seen with the live program, not among the recorded scenarios.
 // TYWRAP-13
 #[tokio::test]
 async fn blank_lines_and_a_missing_protocol_are_no_breach() {
@@ -147,7 +147,7 @@ async fn large_values_travel_both_ways() {
         let echoed = host.call("t", "echo", text, None).await.unwrap();
         assert_eq!(echoed.json().len(), size + 2);
     }
-    // Both pipes are full at once: nobody waits for ever.
+    // Both pipes are full at once, and no side waits for the other for ever.
     let texts: Vec<_> = (0..8)
         .map(|number: u8| {
             let host = host.clone();
@@ -184,7 +184,7 @@ async fn the_bridge_that_is_brought_along_is_called() {
     assert!(raised.traceback.is_some());
 }
 
-/// They are the caller's, and no longer the link's, whose memory would be full of them.
+/// Results belong to the caller: they do not count against the link's memory, which they would fill.
 // TYWRAP-8
 #[tokio::test]
 async fn results_that_are_kept_do_not_hold_up_later_calls() {

@@ -18,7 +18,7 @@ use breakbulk_net::Connection;
 /// Acknowledgements may overtake other messages; everything else, cancellations too, keeps its order.
 const ACKNOWLEDGEMENTS: Lane = Lane(1);
 
-/// What happened first.
+/// What the endpoint's task woke up for.
 enum Next {
     Event(Option<Event>),
     Worked,

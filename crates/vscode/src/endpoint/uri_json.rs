@@ -57,7 +57,7 @@ pub(super) fn incoming_json(
     }
 }
 
-/// `None` if there are buffers among them, which JSON cannot express.
+/// Rewrites arguments to JSON; `None` if there are buffers among them, which JSON cannot express.
 fn rewritten(args: Vec<Passed>) -> Result<Option<breakbulk_message::vscode::Text>, ReadError> {
     let undefined_as_null = args.into_iter().map(|arg| match arg {
         Passed::Plain(breakbulk_message::vscode::Value::Undefined) => {

@@ -32,7 +32,7 @@ use calls::Calls;
 use requests::Requests;
 use responsive::Responsive;
 
-/// Bytes charged for a queued message beside its own.
+/// Bytes charged for a queued message in addition to its own.
 const MESSAGE_CHARGE: usize = 128;
 
 /// Messages up to this size are copied out of their read buffer, so that they do not keep it alive.
@@ -383,7 +383,7 @@ impl Rpc {
             self.ignored.cancels += 1;
             return;
         };
-        // In the queue where its request is, behind it.
+        // A cancellation goes into the queue that has its request, after the request.
         let queue = match self.held.is_empty() {
             true => &mut self.events,
             false => &mut self.held,

@@ -1,4 +1,4 @@
-//! What is called, returned and thrown.
+//! Tests of arguments, results and thrown errors.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ async fn nobody_is_left_waiting() {
     }
     let reply = "a reply cannot be sent; the peer gets an error instead";
     log.assert_line(Level::DEBUG, &[reply, "over the limit of 104857600"]);
-    // And the endpoint lives.
+    // The endpoint still works.
     let sum: i64 = remote.call("$add", &(4, 1)).await.unwrap().typed().unwrap();
     assert_eq!(sum, 5);
 }
@@ -135,20 +135,20 @@ async fn uris_change_on_their_way() {
     let (renderer, host) = pair(config(), remote_host);
     let theirs = serde_json::json!({"$mid": 1, "path": "/a", "scheme": "vscode-remote", "authority": "ssh+h"});
     let ours = serde_json::json!({"$mid": 1, "path": "/a", "scheme": "file"});
-    // In as a file of the host's and out again as one of the remote's.
+    // The host gets it as a file of its own, and returns it as one of the remote's.
     let echoed = renderer
         .remote(id())
         .call("$echo", &[&theirs])
         .await
         .unwrap();
     assert_eq!(echoed.typed::<serde_json::Value>().unwrap(), theirs);
-    // Raw means raw: what serde would change passes as it is.
+    // A raw result is sent unchanged.
     let raw = renderer.remote(id()).call("$raw", &[&ours]).await.unwrap();
     assert_eq!(
         raw.typed::<serde_json::Value>().unwrap(),
         serde_json::json!([ours])
     );
-    // Out through the transformer, echoed, and in through it again.
+    // The transformer rewrites it on the way out, and again on the way in.
     let echoed = host.remote(id()).call("$echo", &[&ours]).await.unwrap();
     assert!(echoed.json().unwrap().as_str().contains("vscode-remote"));
     assert_eq!(echoed.typed::<serde_json::Value>().unwrap(), ours);

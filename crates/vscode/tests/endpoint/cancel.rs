@@ -1,4 +1,4 @@
-//! Cancellation, both ways.
+//! Tests of cancellation, in both directions.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ async fn a_dropped_call_cancels() {
     assert_eq!(hears.recv().await, Some("begun"));
     drop(call);
     assert_eq!(hears.recv().await, Some("cancelled"));
-    // Its late reply disturbs nobody.
+    // The late reply is ignored.
     let error = a.remote(id()).call("$x", &[0]).await.unwrap_err();
     assert!(matches!(error, CallError::Thrown(_)));
 }
@@ -64,7 +64,7 @@ async fn a_dropped_call_cancels() {
 async fn a_call_cancelled_before_it_was_sent_is_never_sent() {
     let (told, mut hears) = mpsc::unbounded_channel();
     let (a, _b) = pair(config(), waiting(told));
-    // Nothing runs between the two lines: the endpoint's task has not seen the call.
+    // There is no await between these lines, so the endpoint's task has not seen the call.
     let mut call = a.remote(id()).cancellable().call("$wait", &["7"]);
     call.cancel();
     assert_eq!(call.await.unwrap_err(), CallError::Canceled);

@@ -10,7 +10,7 @@ pub(crate) fn id() -> RpcId {
     RpcId::new(2).unwrap()
 }
 
-/// What every test may call; `$count` counts its runs.
+/// The methods that the tests call; `$count` counts its runs.
 pub(crate) fn actor(runs: Arc<AtomicU64>) -> Actor {
     Actor::new()
         .typed("$add", |(a, b): (i64, i64)| async move {
@@ -47,7 +47,7 @@ pub(crate) fn actor(runs: Arc<AtomicU64>) -> Actor {
             Ok(Returned::Buffer(huge.into()))
         })
         .method("$back", |incoming| async move {
-            // Calls its caller while that waits.
+            // Calls the caller, which is still waiting for this method.
             let answer = incoming.remote(id()).call("$add", &(1, 2)).await;
             let sum: i64 = answer.unwrap().typed().unwrap();
             Returned::json(&(sum * 10))

@@ -1,4 +1,4 @@
-//! Peers that break the rules, over a stream.
+//! Tests of peers that break the rules, over a stream.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A stream that ends anywhere, or announces too much: the session ends, and a call with it.
+/// A stream that ends anywhere, or declares too much: the session ends, and a call with it.
 #[tokio::test]
 async fn broken_streams_end_the_session_and_every_call() {
     let whole = framed(b"\x01\0\0\0\x01\x02\x04$add\0\0\0\x05[4,1]");
@@ -33,7 +33,7 @@ async fn broken_streams_end_the_session_and_every_call() {
         let call = endpoint.remote(id()).call("$x", &[0]);
         right.write_all(&bytes).await.unwrap();
         if words.starts_with("over the limit") {
-            // Whoever announced too much sees its stream end.
+            // A peer that declares too much sees its stream end.
             let mut rest = Vec::new();
             right.read_to_end(&mut rest).await.unwrap();
         } else {
@@ -63,7 +63,7 @@ async fn junk_between_messages_changes_nothing() {
     for junk in junk {
         right.write_all(&framed(junk)).await.unwrap();
     }
-    // Frames that are no messages.
+    // Frames that carry no message.
     for kind in [0, 2, 3, 4, 5, 6, 7, 8, 9, 255] {
         let mut frame = framed(b"?");
         frame[0] = kind;
@@ -84,7 +84,7 @@ async fn junk_between_messages_changes_nothing() {
     drop(endpoint);
 }
 
-/// A peer that asks without end and reads nothing is held up, and what it asked for stays bounded.
+/// A peer that sends requests without end and reads nothing has to wait, and its requests stay bounded.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_never_reads_is_held_up() {
     let (left, mut right) = tokio::io::duplex(1 << 12);
@@ -99,7 +99,7 @@ async fn a_peer_that_never_reads_is_held_up() {
     );
     let request = framed(b"\x01\0\0\0\x07\x02\x04$add\0\0\0\x05[4,1]");
     let mut written = 0;
-    // On a paused clock the timeout comes only when nothing else can move.
+    // On a paused clock the timeout fires only when nothing else can happen.
     while let Ok(Ok(())) =
         tokio::time::timeout(Duration::from_secs(60), right.write_all(&request)).await
     {
@@ -127,7 +127,7 @@ async fn a_persistent_session_without_a_stream_is_given_up_after_its_grace() {
     assert_eq!(begun.elapsed().as_secs(), 300);
 }
 
-/// A peer that takes everything and acknowledges nothing.
+/// A peer that reads everything and acknowledges nothing.
 #[tokio::test(start_paused = true)]
 async fn a_persistent_peer_that_never_acknowledges_ends_the_session() {
     let (left, mut right) = tokio::io::duplex(1 << 16);
@@ -145,7 +145,7 @@ async fn a_persistent_peer_that_never_acknowledges_ends_the_session() {
         while reads.read(&mut sink).await.is_ok_and(|count| count > 0) {}
     };
     let live = async {
-        // Signs of life with ack 0, every second.
+        // Keep-alive frames with ack 0, every second.
         while writes
             .write_all(b"\x09\0\0\0\0\0\0\0\0\0\0\0\0")
             .await

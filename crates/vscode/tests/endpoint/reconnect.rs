@@ -1,4 +1,4 @@
-//! A persistent session over a path that is cut again and again.
+//! Tests of a persistent session over a path that is cut again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ fn counting(runs: &Arc<AtomicU64>) -> Config {
         .with(|config| config.actors = Actors::new().add(id(), "Tester", actor(runs.clone())))
 }
 
-/// Calls until told to stop; how many there were. Each must come back with its own number.
+/// Calls until told to stop, and returns how many calls were made. Each must return its own number.
 async fn load(endpoint: Endpoint, mut stop: tokio::sync::watch::Receiver<bool>, seed: u64) -> u64 {
     let mut random = Random::from_number(seed);
     let mut made = 0;

@@ -1,4 +1,4 @@
-//! The same calls over every carrier.
+//! Tests of the same calls over every transport.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::common::{config, id};
 
-/// Small and large, both ways, at the same time.
+/// Makes small and large calls, in both directions, at the same time.
 async fn exercise(a: &Endpoint, b: &Endpoint) {
     let mut all = Vec::new();
     for (endpoint, base) in [(a, 0), (b, 1000)] {
@@ -151,11 +151,11 @@ async fn acknowledgements_pass_a_large_reply_and_a_lost_message_ends_the_session
     let large = format!("[\"{}\"]", "x".repeat(1_000_000));
     let send = |message| assert!(peer.send(Outgoing::new(message)).is_ok());
     send(request(1, "$raw", &large));
-    // The type of each message, and its request.
+    // The type of each message, and the number of its request.
     let mut heard = Vec::new();
     while heard.len() < 4 {
         match peer.event().await.unwrap() {
-            // The reply is on its way: what is said now is acknowledged before it is over.
+            // The reply is being sent: a request that comes now is acknowledged before the reply is complete.
             Event::Opened(_) => send(request(2, "$add", "[4,1]")),
             Event::Message(message) => heard.push((message.bytes[0], message.bytes[4])),
             _ => {}
@@ -170,7 +170,7 @@ async fn acknowledgements_pass_a_large_reply_and_a_lost_message_ends_the_session
     let endpoint =
         Endpoint::over_connection(Connection::open(ours, right, net()).unwrap(), config());
     let (_source, mut sink) = left.split();
-    // A header that the wire refuses: it was somebody's message.
+    // A header that the wire refuses: a message is lost.
     let header = [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9];
     sink.send(Frame::Binary(header.to_vec().into()))
         .await
@@ -220,7 +220,7 @@ async fn the_handshake_comes_first_and_terminate_ends_the_host() {
                 Endpoint::over_stream(right, renderer_options),
             )
         };
-        // Calls made before it is over wait for it.
+        // Calls made before the handshake is over wait for it.
         let early = renderer.remote(id()).call("$add", &(4, 1));
         assert_eq!(host.initialized().await, Ok(Some(init)));
         assert_eq!(renderer.initialized().await, Ok(None));
@@ -248,7 +248,7 @@ async fn a_peer_that_speaks_no_handshake_is_refused() {
 #[tokio::test]
 async fn a_session_that_finishes_loses_nothing_that_was_begun() {
     let piped = |persistent: bool| {
-        // Small, so that much is unwritten when the end is asked for.
+        // A small pipe, so that much is unwritten when the session is asked to end.
         let (left, right) = tokio::io::duplex(1000);
         let open = |stream| match persistent {
             false => Endpoint::over_stream(stream, config()),
@@ -264,7 +264,7 @@ async fn a_session_that_finishes_loses_nothing_that_was_begun() {
     ] {
         let buffer = Bytes::from(vec![7; 300_000]);
         let args = || vec![Passed::Plain(Value::Buffer(buffer.clone()))];
-        // One of ours, and one of theirs whose reply is ours to write.
+        // A call of `a`, and a call of `b` to which `a` has to reply.
         let ours = a.remote(id()).call_values("$echo", args());
         let theirs = b.remote(id()).call_values("$echo", args());
         let theirs = tokio::spawn(async move { theirs.await.unwrap() });

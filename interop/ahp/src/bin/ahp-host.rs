@@ -1,12 +1,12 @@
-//! A host that publishes what its standard input says, for tests that kill it.
+//! A host that is controlled by commands on its standard input, for tests that kill it.
 //!
-//! Commands, each a line with one answer:
+//! Each command is one line and gets one answer:
 //! `publish COUNT SIZE SEED` – `published FIRST LAST SHA256`, once the actions are in the log and sent;
 //! `snapshot SIZE SEED` – `snapshot SHA256`, the session's title from now on;
 //! `last` – `last NUMBER` of the last action; `log` – `has NUMBER SHA256` for each action in the log,
-//! then `end`. What cannot be done is answered with `error: …`. The end of the input ends the host.
+//! then `end`. A command that fails is answered with `error: …`. The end of the input ends the host.
 //!
-//! `BREAKBULK_FLEET_LOGS=DIR` keeps what it logs in a file there.
+//! `BREAKBULK_FLEET_LOGS=DIR` makes the host write its log output to a file in that folder.
 
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ async fn publish(host: &Host<App>, count: u64, size: usize, seed: u64) -> Result
         last = loop {
             match host.publish(SESSION, &action, None) {
                 Ok(seq) => break seq,
-                // The log is behind: what was published before must be in it first.
+                // The log lags behind: wait until it has the actions that were published before.
                 Err(PublishError::Behind { .. }) => host.visible(last).await?,
                 Err(error) => return Err(error.into()),
             }
@@ -164,7 +164,7 @@ async fn publish(host: &Host<App>, count: u64, size: usize, seed: u64) -> Result
     Ok(())
 }
 
-/// Tells of every action in the log.
+/// Prints every action in the log.
 fn list(reader: &dyn ReplayReader, last: i64) -> Result<()> {
     let from = match reader.since(0, 0, &|_| true, 0)? {
         Replay::Gone { from, .. } => from,

@@ -21,7 +21,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Follows the session at this address, whenever somebody is there.
+    /// Starts a client that follows the session at this address, and connects whenever the host is up.
     pub(crate) fn start(url: String, up: watch::Receiver<bool>) -> Self {
         let applied = Arc::new(Mutex::new(Vec::new()));
         let (tell_count, count) = watch::channel(0);
@@ -40,7 +40,7 @@ impl Follower {
         }
     }
 
-    /// All that was applied, in the order of applying.
+    /// All applied actions, in the order in which they were applied.
     pub(crate) fn applied(&self) -> Vec<Applied> {
         self.applied.lock().unwrap().clone()
     }
@@ -52,7 +52,7 @@ impl Follower {
         enough.expect("the client has failed");
     }
 
-    /// How many connections there were.
+    /// How many connections the client has made.
     pub(crate) fn connections(&self) -> u64 {
         *self.connections.borrow()
     }
@@ -96,7 +96,7 @@ impl Following {
                 Err(ClientError::Disconnected { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
-            // Until the connection has ended and all of it was heard.
+            // Takes events until the connection has ended.
             while let Some(event) = client.next().await {
                 self.apply(event);
             }

@@ -1,5 +1,5 @@
-//! How fast a large result comes over one relay: from our server to our client, and from the SDK's own to
-//! its own, in turns and in one run. `--json` is for machines.
+//! Compares how fast a large result goes over one relay: from this project's server to its client, and from
+//! the SDK's server to its client, in turns within one run. `--json` prints the figures for machines.
 
 use anyhow::Result;
 use breakbulk::contextvm::{Config, Encryption, Keys};
@@ -13,13 +13,13 @@ use serde_json::json;
 
 const ROUNDS: usize = 3;
 
-/// How many times as fast ours must be.
+/// How many times as fast as the SDK's pair this project's pair must be.
 const TIMES: f64 = 5.0;
 
-/// How many times fewer events ours must take.
+/// How many times fewer events than the SDK's pair this project's pair must send.
 const FEWER: f64 = 3.0;
 
-/// What one pair came to: its best time, and its events in one round.
+/// The figures of one pair: its best time, its events in one round, and its largest event.
 #[derive(Clone, Copy)]
 struct Figures {
     seconds: f64,
@@ -91,7 +91,7 @@ async fn measure() -> Result<(Figures, Figures)> {
     let our_server = ours::serve(relay.url(), Keys::generate(), plain.clone()).await?;
     let key = our_server.public_key();
     let mut our_client = Caller::connect(relay.url(), Keys::generate(), key, plain).await?;
-    // Whoever is new says who it is first.
+    // The first messages of a new pair carry the discovery tags: they are not measured.
     let small = Call::new(Text::Ascii, 10, 10);
     their_client.call(small).await?.whole(small)?;
     our_client.call(small).await?.whole(small)?;

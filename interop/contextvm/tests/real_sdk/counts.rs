@@ -1,4 +1,4 @@
-//! How many events a large result takes: the SDK's own pair, and ours.
+//! How many events a large result takes: between the SDK's client and server, and between this project's.
 
 use breakbulk::contextvm::Keys;
 use interop_contextvm::call::Call;

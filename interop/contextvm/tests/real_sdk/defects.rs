@@ -1,5 +1,5 @@
-//! What the SDK is known to do wrong, and how ours lives with it. The numbers are those of the protocol's
-//! page; the third is the Rust crate's, and its own client is in the long form.
+//! Known defects of the SDK, and how this project works around them. The numbers are those of the protocol's
+//! page; the third defect is the Rust crate's, and the test with the crate's own client is in `long.rs`.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use serde_json::json;
 
 use super::{patient, plain, relay};
 
-/// In more than 21 chunks, whoever cuts it.
+/// A text that takes more than 21 chunks at either end's chunk size.
 const CHUNKS: usize = 1_500_000;
 
-/// 1. A client that never waits for leave: its chunks have the later numbers, and come before our accept.
+/// 1. A client that never waits for `accept`: it reserves a number for `accept` and sends its chunks at once.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn a_client_that_does_not_wait_for_leave() {
@@ -24,7 +24,7 @@ async fn a_client_that_does_not_wait_for_leave() {
     let keys = Keys::generate();
     let mut spy = Spy::listen(relay.url(), &keys).await.unwrap();
     let server = ours::serve(relay.url(), keys, plain()).await.unwrap();
-    // Without a session its first word is the large request itself.
+    // Without a session the client's first message is the large request itself.
     let plan = json!({"relay": relay.url(), "encryption": "disabled", "stateless": true});
     let client = Peer::client(Sdk::Npm, &server.public_key(), &plan).await;
     let mut client = client.unwrap();
@@ -35,7 +35,7 @@ async fn a_client_that_does_not_wait_for_leave() {
     assert_eq!(first, [1, 3], "it left a place for leave");
 }
 
-/// 2. A server that cannot take more than 21 chunks after leave: we learn first and go direct.
+/// 2. A server that fails uploads of over 21 chunks with a number reserved for `accept`: none is reserved.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn a_server_that_fails_uploads_with_leave() {
@@ -52,7 +52,7 @@ async fn a_server_that_fails_uploads_with_leave() {
     let mut client = connect(plain()).await;
     client.call(call).await.unwrap().whole(call).unwrap();
     assert_eq!(server.failures(), Vec::<String>::new());
-    // The check can fail: unasked, in the layout with leave, it does, and the caller hears of it.
+    // With `unasked` the upload has the number reserved for `accept`: it fails, and the caller gets an error.
     let unasked = patient(plain(), Duration::from_secs(2)).with(|config| config.unasked = true);
     let mut client = connect(unasked).await;
     let outcome = client.call(call).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_server_that_fails_uploads_with_leave() {
     assert_eq!(reason(&outcome), "timeout");
 }
 
-/// 3. A server that knows our key from before says nothing: no leave, no introduction.
+/// 3. A server that knows the client's key from before sends neither `accept` nor discovery tags.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn a_server_that_knew_us_before_is_not_waited_for() {
@@ -78,7 +78,7 @@ async fn a_server_that_knew_us_before_is_not_waited_for() {
             .whole(call)
             .unwrap_or_else(|error| panic!("round {round}: {error}"));
     }
-    // With a key that nobody can know, silence means that it cannot. Here it does know: leave never comes.
+    // With `fresh_key` silence means: the server has no support. Here it knows the key: no `accept` comes.
     let config = plain().with(|config| {
         config.fresh_key = true;
         config.timeouts = Timeouts::default().with(|config| config.accept = Duration::from_secs(1));
@@ -88,7 +88,7 @@ async fn a_server_that_knew_us_before_is_not_waited_for() {
     assert_eq!(reason(&outcome), "notAccepted");
 }
 
-/// 4. A server that tells transfers apart by their tokens alone: ours differ whoever sends them.
+/// 4. A server that tells transfers apart by their tokens alone: this project's tokens always differ.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn a_server_that_mixes_up_clients_with_one_token() {
@@ -111,8 +111,8 @@ async fn a_server_that_mixes_up_clients_with_one_token() {
     assert_eq!(server.failures(), Vec::<String>::new());
 }
 
-/// 4, seen from the other side: two of their clients count their tokens alike, and our server keeps them
-/// apart.
+/// 4, from the other side: two clients of the SDK use the same tokens, and this project's server keeps
+/// them apart.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn two_clients_with_one_token() {
@@ -131,8 +131,8 @@ async fn two_clients_with_one_token() {
     tokio::join!(run(call(Text::Ascii)), run(call(Text::Cjk)));
 }
 
-/// 5. An SDK that cannot seal what is large, and what is half as large only in small chunks: whoever asked
-/// hears of it, and the next one goes on.
+/// 5. An SDK that cannot encrypt a large message, and one half as large only in small chunks: the caller
+/// gets an error, and the next call succeeds.
 // CEP22-15
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
@@ -159,7 +159,7 @@ async fn an_sdk_that_cannot_seal_what_is_large() {
         if can {
             client.call(down).await.unwrap().whole(down).unwrap();
         } else {
-            // It says nothing to whoever asked; that one has an end all the same.
+            // The SDK's server sends no error to the client: the request must end by its timeout.
             let soon = patient(sealed.clone(), Duration::from_secs(2));
             let outcome = connect(soon).await.call(down).await.unwrap();
             assert_eq!(reason(&outcome), "timeout");
@@ -187,7 +187,7 @@ async fn an_sdk_that_cannot_seal_what_is_large() {
     }
 }
 
-/// Why a call of ours failed.
+/// Why a call of this project's client failed.
 fn reason(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::Failed(error) => error["data"]["reason"].as_str().unwrap_or("no reason"),

@@ -1,4 +1,4 @@
-//! npm's `@contextvm/sdk` and our client and server, over a relay in this process.
+//! npm's `@contextvm/sdk` with this project's client and server, over a relay in this process.
 //!
 //! They need node, and are run by `cargo xtask interop contextvm`.
 
@@ -24,7 +24,7 @@ fn plain() -> Config {
     Config::default().with(|config| config.encryption = Encryption::Disabled)
 }
 
-/// Without a sign of life for so long a request of ours has failed.
+/// Lets a request fail if the server sends nothing about it for this long.
 fn patient(config: Config, soft: Duration) -> Config {
     config.with(|config| config.timeouts.soft = Some(soft))
 }

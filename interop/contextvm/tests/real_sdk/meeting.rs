@@ -1,4 +1,4 @@
-//! Who meets whom: settings that are their own on both sides, sessions or none, and words of CEP-41.
+//! Clients and servers with all pairs of settings: the defaults, encryption, sessions or none, and CEP-41.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{patient, plain, relay};
 
-/// Both ways with nothing set on either side, with a session and without.
+/// The SDK and this project in both roles with default settings, with a session and without.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn by_default_they_meet() {
@@ -49,7 +49,7 @@ async fn by_default_they_meet() {
     assert_eq!(server.failures(), Vec::<String>::new());
 }
 
-/// MCP 2026-07-28 passes as it is: a client of it is no client that forgot its `initialize`.
+/// MCP 2026-07-28 passes unchanged: its client is not taken for one that left out `initialize`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn the_mcp_that_knows_no_initialize_meets_both_ways() {
@@ -83,7 +83,7 @@ async fn the_mcp_that_knows_no_initialize_meets_both_ways() {
     assert_eq!(server.failures(), Vec::<String>::new());
 }
 
-/// All pairs of settings: what both can do works, and what cannot work is an error to whoever asked.
+/// All pairs of encryption settings: compatible ones work, and others give the caller an error.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn encryption_by_both_sides_settings() {
@@ -94,7 +94,7 @@ async fn encryption_by_both_sides_settings() {
         ("required", Encryption::Required),
     ];
     let call = Call::new(Text::Ascii, 10, 10);
-    // A client that may seal does, and does not try it bare by itself.
+    // A client that may encrypt always does; it never falls back to plain events.
     let meet = |client, server| match client {
         Encryption::Disabled => server != Encryption::Required,
         _ => server != Encryption::Disabled,
@@ -108,7 +108,7 @@ async fn encryption_by_both_sides_settings() {
             };
             let server = ours::serve(relay.url(), Keys::generate(), config(server_mode));
             let server = server.await.unwrap();
-            // Its own `initialize` would wait for a minute.
+            // With a session the SDK's client would wait a minute for the answer to its `initialize`.
             let plan = json!({"relay": relay.url(), "encryption": client_name, "stateless": true});
             let client = Peer::client(Sdk::Npm, &server.public_key(), &plan).await;
             let mut client = client.unwrap();
@@ -133,7 +133,7 @@ async fn encryption_by_both_sides_settings() {
     }
 }
 
-/// Frames of CEP-41 share token and envelope; they are progress to us and touch no transfer.
+/// Frames of CEP-41 under the token of a transfer count as progress and do not disturb the transfer.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn frames_of_an_open_stream_touch_no_transfer() {
@@ -151,7 +151,7 @@ async fn frames_of_an_open_stream_touch_no_transfer() {
     let answer = client.ask(request.to_string()).await.unwrap().whole(call);
     assert!(answer.unwrap().progress > 3, "theirs and the transfer's");
 
-    // A client that would take a stream gets an answer all the same.
+    // A client that accepts a stream gets an ordinary answer all the same.
     let server = ours::serve(relay.url(), Keys::generate(), plain())
         .await
         .unwrap();

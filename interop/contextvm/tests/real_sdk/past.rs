@@ -1,4 +1,4 @@
-//! What relays have kept of earlier days is neither served nor taken for an answer again.
+//! Old events that a relay stored are neither served nor taken for an answer a second time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::relay;
 
-/// All events are kept.
+/// Relays keep all events: gift wraps are of the persistent kind.
 fn kept() -> Config {
     Config::default().with(|config| {
         config.encryption = Encryption::Required;
@@ -23,14 +23,14 @@ fn kept() -> Config {
     })
 }
 
-/// Events tell the time in seconds: waits until what was sent is in an earlier one.
+/// Waits until the next second begins: the times of events are in seconds.
 async fn next_second() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let rest = Duration::from_secs(1) - Duration::from_nanos(now.subsec_nanos().into());
     tokio::time::sleep(rest).await;
 }
 
-/// What outlives a server.
+/// What a server has learned about its clients, kept across restarts.
 #[derive(Default)]
 struct Kept(Mutex<BTreeMap<PublicKey, Learned>>);
 
@@ -44,8 +44,8 @@ impl Memory for Kept {
     }
 }
 
-/// Their client says only once what it can do: who has forgotten it cannot send it anything large, and says
-/// so.
+/// The SDK's client announces its features only once: a server that has forgotten them answers with an
+/// error where the answer is large.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "cargo xtask interop contextvm"]
 async fn a_server_that_comes_back_serves_nothing_twice() {
@@ -95,7 +95,7 @@ async fn a_client_that_comes_back_takes_no_old_answer() {
     .await
     .unwrap();
     let keys = Keys::generate();
-    // The same id each time, and another answer.
+    // Each client uses the same request id, and expects another answer.
     for (text, down) in [
         (Text::Ascii, 50_000),
         (Text::Cjk, 100),

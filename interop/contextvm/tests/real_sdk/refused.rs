@@ -1,5 +1,5 @@
-//! A relay that takes less than it should: ours ends the transfer and begins it anew in smaller pieces, and
-//! the SDK has it whole.
+//! A relay that refuses events of a usual size: this project's sender ends the transfer and begins it anew
+//! with smaller pieces, and the SDK receives it whole.
 
 use breakbulk::contextvm::{Encryption, Keys};
 use breakbulk_testkit::bad_relay::{BadRelay, Weather};
@@ -14,7 +14,7 @@ use super::plain;
 
 const SIZE: usize = 1_000_000;
 
-/// The SDK's own frames are small enough for it.
+/// Starts a relay with a low limit for events; the SDK's own frames fit it.
 async fn small_relay(event_max: usize) -> BadRelay {
     let weather = Weather {
         event_max,
@@ -52,7 +52,7 @@ async fn a_request_begins_anew_under_another_token() {
     assert_ne!(starts[0], starts[1]);
     assert_eq!(tokens(&frames, "abort"), starts[..1]);
     assert_eq!(tokens(&frames, "end"), starts[1..]);
-    // What was learned stays.
+    // The smaller size is remembered: the next transfer fits at once.
     let refused = relay.refused();
     client.call(call).await.unwrap().whole(call).unwrap();
     assert_eq!(relay.refused(), refused);

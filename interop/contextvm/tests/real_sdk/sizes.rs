@@ -5,7 +5,7 @@ use interop_contextvm::matrix::{LARGE, Matrix, SIZES, Theirs};
 use interop_contextvm::peer::Sdk;
 use interop_contextvm::text::Text;
 
-/// In gift wraps only ours sends what is large: their version cannot (defect 5).
+/// In gift wraps only this project sends large messages: the SDK cannot encrypt them (defect 5).
 const DOWN: [(usize, usize); 2] = [(10, 100), (10, 200_000)];
 const UP: [(usize, usize); 2] = [(10, 100), (200_000, 10)];
 
@@ -19,12 +19,12 @@ async fn bare() {
 #[ignore = "cargo xtask interop contextvm"]
 async fn in_gift_wraps() {
     both(Encryption::Required, &Text::ALL, &DOWN, &UP).await;
-    // All texts at this size are in the long form: their end takes a minute to open them.
+    // The other texts of this size are in `long.rs`: the SDK takes a minute to decrypt them.
     let (down, up) = ([(10, LARGE)], [(LARGE, 10)]);
     both(Encryption::Required, &[Text::Ascii], &down, &up).await;
 }
 
-/// One way round and the other at once, each over a relay of its own.
+/// Tests the SDK as client and as server at once, each over a relay of its own.
 async fn both(
     encryption: Encryption,
     texts: &[Text],

@@ -1,4 +1,4 @@
-//! The page's own codec makes and reads the recorded bytes: it is no mirror of ours.
+//! The page's own codec writes and reads the recorded bytes: it does not merely agree with this project's.
 
 use std::path::Path;
 use std::process::Command;

@@ -18,7 +18,7 @@ async fn two_rust_peers_and_a_browser_converge_through_cuts() {
     let browser = Browser::start().await.unwrap();
     let outcome = plan.run(&browser).await.unwrap();
     println!("{plan:?}: {outcome:?}");
-    // Each had many edits, and many connections that were cut under them.
+    // Each peer made many edits, and lost many connections meanwhile.
     assert!(
         outcome.edits.iter().all(|edits| *edits > 100),
         "{outcome:?}"

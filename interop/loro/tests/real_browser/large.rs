@@ -1,4 +1,4 @@
-//! A document of 2 MB goes from our server to the browser and another one back, past every cap.
+//! A document of 2 MB goes from this project's server to the browser and another one back, despite every cap.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 const SIZE: usize = 2_000_000;
 
-/// A document that does not come for longer does not come.
+/// The time limit for a document to arrive.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The most bytes in a message of a WebSocket.
@@ -61,7 +61,7 @@ async fn two_megabytes_each_way_by_polls_and_posts_of_100_kb() {
 async fn with_posts(way: Way) {
     let server = Server::start().await.unwrap();
     let counts = both_ways(&server, way, &server.url()).await;
-    // What the page says that it sent has come; afterwards it may have answered a last question.
+    // All messages that the page counted as sent have arrived; it may have sent one more after the count.
     let (sent, came) = (&counts.sent, server.posts());
     assert_eq!(sent.largest, came.largest);
     assert!(
@@ -100,7 +100,7 @@ async fn both_ways(server: &Server, way: Way, url: &str) -> Counts {
     let mut events = server.node.events();
     page.connect().await.unwrap();
     let rises = async {
-        // Whoever opens it earlier asks for it once more.
+        // If the server opened the document earlier, it would request it once more.
         changed(&mut events, "up").await;
         let up = server.node.open("up").await.unwrap();
         let state = until(&up, &theirs.version).await;
@@ -117,7 +117,7 @@ async fn both_ways(server: &Server, way: Way, url: &str) -> Counts {
     edits(&page, &down, &up).await;
     let counts = page.counts().await.unwrap();
     println!("{way:?}: {counts:?}");
-    // Each went once, and no connection was lost over it. Events and answers to polls are base64.
+    // Each document was sent once, over one connection. Events and answers to polls are base64.
     let sizes = [(&up, counts.sent.bytes), (&down, counts.received.bytes)];
     for (doc, passed) in sizes {
         let snapshot = doc.loro().export(ExportMode::Snapshot).unwrap().len() as u64;
@@ -154,7 +154,7 @@ async fn changed(events: &mut Receiver<Event>, wanted: &str) {
     changed.unwrap_or_else(|_| panic!("no {wanted} within {PATIENCE:?}"));
 }
 
-/// What is edited later follows by itself.
+/// Later edits are synced without a request.
 async fn edits(page: &Page, down: &Doc, up: &Doc) {
     edit(&down.loro(), "server", 0, &mut Random::new(3)).unwrap();
     let edited = State::of(&down.loro());

@@ -1,4 +1,4 @@
-//! A real browser with npm's `loro-crdt` against our server, by all four transports.
+//! A real browser with npm's `loro-crdt` against this project's server, over all four transports.
 //!
 //! They need node and Chromium, and are run by `cargo xtask interop loro`.
 

@@ -1,4 +1,4 @@
-//! The program itself between four pages, each by another transport on the same port.
+//! The program `breakbulk` as a server for four pages, each over another transport on the same port.
 
 use breakbulk::loro::Way;
 use interop_loro::browser::Browser;

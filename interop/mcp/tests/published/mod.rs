@@ -1,4 +1,4 @@
-//! The server and the client as npm has them, and what the client tells of its calls.
+//! Runs the server and the client published on npm, and reads what the client reports of its calls.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// A client that takes longer hangs.
+/// The time limit of the client.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The endpoint of the server, which serves this folder.
+/// The endpoint of the server, which gives access to this folder.
 pub(crate) fn server(folder: &Path) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js");
@@ -28,28 +28,28 @@ pub(crate) fn server(folder: &Path) -> String {
     )
 }
 
-/// A call of a tool.
+/// A call of a tool on a file.
 pub(crate) fn call(tool: &str, path: &Path) -> Value {
     json!({"tool": tool, "arguments": {"path": path}})
 }
 
-/// A call that writes what is in another file.
+/// A call that writes the content of another file.
 pub(crate) fn write(path: &Path, from: &Path) -> Value {
     json!({"tool": "write_file", "arguments": {"path": path}, "contentFrom": from})
 }
 
-/// All that the client told.
+/// Everything that the client reported.
 #[derive(Debug)]
 pub(crate) struct Told {
     /// The names of the tools.
     pub(crate) tools: Vec<String>,
-    /// What came of each call.
+    /// The outcome of each call.
     pub(crate) calls: Vec<Called>,
-    /// What its gateway said on standard error.
+    /// The log of the client's gateway.
     pub(crate) gateway: String,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Called {
     pub(crate) seconds: f64,
@@ -63,7 +63,7 @@ pub(crate) enum Outcome {
     Error {
         error: RpcError,
     },
-    /// The server says everything twice: for people and for programs.
+    /// The server's result has its text twice: as content for people and structured for programs.
     Result {
         failed: bool,
         text: About,
@@ -86,7 +86,7 @@ pub(crate) struct About {
 }
 
 impl Called {
-    /// The call succeeded with exactly this text.
+    /// Checks that the call succeeded with exactly this text.
     #[track_caller]
     pub(crate) fn is(&self, text: &str) {
         let expected = About {
@@ -108,7 +108,7 @@ impl Called {
         );
     }
 
-    /// The call failed with this.
+    /// Checks that the call failed, and returns the error.
     #[track_caller]
     pub(crate) fn error(&self) -> &RpcError {
         match &self.outcome {
@@ -118,7 +118,7 @@ impl Called {
     }
 }
 
-/// Runs the client to its end. Its server is a gateway to that endpoint.
+/// Runs the client to its end. It starts a gateway to this endpoint as its server.
 pub(crate) async fn client(to: &str, calls: &[Value]) -> Told {
     let gateway = [
         "gateway",

@@ -1,4 +1,4 @@
-//! AHP: what a receiver does, frame by frame.
+//! Replays recorded AHP frames to a receiver, and compares what it does with each.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ fn receive(case: &Value) -> Verdict {
         if let Some(ms) = step["advanceMs"].as_u64() {
             now += Duration::from_millis(ms);
             link.handle_timeout(now);
-            // The sweep is silent on the wire; who listens here is told.
+            // A group that times out sends nothing. It does make an event, which is not compared.
             while link.poll_event().is_some() {}
             expect(
                 step["openGroups"].as_u64(),
@@ -53,7 +53,7 @@ fn receive(case: &Value) -> Verdict {
     Ok(None)
 }
 
-/// In the words of the vectors.
+/// The outcome of a frame, in the notation of the vectors.
 fn outcome(link: &mut Link, received: &Received) -> Value {
     if let Some(closed) = link.closed() {
         return serde_json::json!({ "close": closed.code });

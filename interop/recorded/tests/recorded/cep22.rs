@@ -1,4 +1,4 @@
-//! CEP-22: recorded transfers frame for frame both ways, and every event's size as the cap counts it.
+//! CEP-22: recorded transfers, sent and received frame by frame, and the size of events as the cap counts it.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ const ACCEPT_ALWAYS: Rule = Rule {
 
 pub(crate) const RULES: &[Rule] = &[ACCEPT_ALWAYS];
 
-/// Scenarios have names of their own: a file of this format is known by what it holds.
+/// Scenarios have names of their own, so a file of this format is recognised by its members.
 pub(crate) fn run(file: &str, value: &Value, tally: &mut Tally) -> Option<()> {
     let (transfers, events) = (value["transfers"].as_array()?, value["events"].as_array()?);
     for (number, transfer) in transfers.iter().enumerate() {
@@ -60,7 +60,7 @@ fn recorded(transfer: &Value) -> Option<Recorded<'_>> {
     })
 }
 
-/// Our sender with the recorded chunk size writes the recorded frames.
+/// Checks that this project's sender, with the recorded chunk size, writes the recorded frames.
 fn written(transfer: &Value) -> Verdict {
     let recorded = recorded(transfer).ok_or("not a transfer")?;
     let expected: Vec<&str> = recorded
@@ -79,7 +79,7 @@ fn written(transfer: &Value) -> Verdict {
         );
     }
     let largest = chunks.iter().map(|(len, _)| *len).max().unwrap_or(0);
-    // The recorded client leaves a slot for the accept it does not wait for.
+    // The recorded client reserves a number for the `accept` that it does not wait for.
     let unasked = chunks
         .first()
         .is_some_and(|(_, progress)| *progress == Some(3));
@@ -91,7 +91,7 @@ fn written(transfer: &Value) -> Verdict {
         },
         ..Cep22::default()
     };
-    // The recorded size may be up to three bytes more than any chunk used: a character did not fit.
+    // The chunk size may be up to three bytes more than any chunk has, where a character did not fit.
     let mut last = Err("no chunks".to_owned());
     for size in largest..largest + 4 {
         let mut link = link(wire, wire, Config::new(Cep22::rules()), Budget::unlimited());
@@ -122,7 +122,7 @@ fn written(transfer: &Value) -> Verdict {
     last.map(|()| None)
 }
 
-/// Our receiver takes the recorded frames, in the recorded order, and gives the message.
+/// Checks that this project's receiver assembles the message from the recorded frames, in the recorded order.
 fn read(transfer: &Value) -> Verdict {
     let recorded = recorded(transfer).ok_or("not a transfer")?;
     let rules = if recorded.to_server {
@@ -169,7 +169,7 @@ fn message(link: &mut Link) -> Option<String> {
     }
 }
 
-/// The event around a frame is as long as a wrapped cap counts it, and the frame is of a known kind.
+/// Checks that the event around a frame is as long as the cap counts it, and that the frame's kind is known.
 fn counted(event: &Value) -> Verdict {
     let content = event["content"].as_str().ok_or("no content")?;
     let frame = Frame::Text(content.to_owned().into());

@@ -1,4 +1,4 @@
-//! Links for vectors: make one, empty it, compare.
+//! Helpers that run links for recorded cases: make a link, take all its frames, compare.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,7 +47,7 @@ pub(crate) fn frames(
     Ok(frames)
 }
 
-/// The same, or both of them side by side.
+/// An error that shows both values if they differ.
 pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(expected: T, got: T) -> Result<(), String> {
     if expected == got {
         return Ok(());

@@ -87,7 +87,7 @@ fn message(case: &Value) -> Verdict {
     json(&message, json_text)?;
 
     if ours != cbor && !json_text.is_ascii() {
-        // Nobody can read what the original wrote here, so its `decoded` says nothing.
+        // The original wrote invalid UTF-8 here, which nobody can decode, so its `decoded` says nothing.
         return Ok(Some(&UTF8));
     }
     same("cbor", &ours, &cbor)?;
@@ -104,7 +104,7 @@ fn message(case: &Value) -> Verdict {
     Ok(None)
 }
 
-/// A recorded message that ours has no type for must not come in by another door either.
+/// A recorded message that this project has no type for must be refused in every form.
 fn refused_everywhere(
     cbor: &Bytes,
     frame: &Bytes,
@@ -120,7 +120,7 @@ fn refused_everywhere(
     }
 }
 
-/// `from_json` first: a text keeps the order of its version vector, which a hash table gave it.
+/// Reads the text and writes it again: its version vector has the order of a hash table, which reading keeps.
 fn json(message: &ChannelMsg, json_text: &str) -> Result<(), String> {
     let read = from_json(json_text).map_err(|error| format!("{json_text}: {error}"))?;
     same(
@@ -189,7 +189,7 @@ fn decoding(case: &Value) -> Verdict {
     match (case["ok"].as_bool(), ours) {
         (Some(true), Ok(ours)) => {
             same("decoded", &ours, &build_all(&case["decoded"])?)?;
-            // What came in by an odd form goes out in the right one.
+            // A message that was read from an unusual form is written in the regular one.
             let again = encode_batch_frame(&ours).map_err(|error| error.to_string())?;
             same("decoded again", &decode_frame(again), &Ok(ours))?;
             Ok(None)
@@ -208,7 +208,7 @@ fn decoding(case: &Value) -> Verdict {
     }
 }
 
-/// The rule by which ours refuses what the original decoded.
+/// The rule by which this project refuses what the original decoded.
 fn stricter(error: &DecodeError, decoded: &Value) -> Result<&'static Rule, String> {
     let has_undefined = decoded.to_string().contains("$undefined");
     match (error.code, &error.detail) {
@@ -228,7 +228,7 @@ fn stricter(error: &DecodeError, decoded: &Value) -> Result<&'static Rule, Strin
     }
 }
 
-/// `{json, hex, roundtrip}`; the bytes are in the order of a hash table, which ours keeps.
+/// `{json, hex, roundtrip}`; the bytes have the order of a hash table, which this project's decoder keeps.
 fn version_vector(case: &Value) -> Verdict {
     let bytes = hex(&case["hex"])?;
     let version = VersionVector::decode(&bytes).map_err(|error| error.to_string())?;
@@ -241,11 +241,11 @@ fn version_vector(case: &Value) -> Verdict {
     Ok(None)
 }
 
-/// Why a recorded message is none of ours.
+/// Why a recorded message cannot be built.
 enum Unlike {
-    /// Ours differs on purpose.
+    /// This project differs on purpose.
     Rule(&'static Rule),
-    /// The record is not what this reads.
+    /// The record has an unexpected form.
     Record(String),
 }
 
@@ -374,7 +374,7 @@ fn stores(record: &Value) -> Result<Vec<EphemeralStore>, Unlike> {
     list(record)?.iter().map(store).collect()
 }
 
-/// The bytes where a record has them, since they have the order; checked against the entries.
+/// Uses the bytes where a record has them, since they have the order; checks them against the entries.
 fn build_version(record: &Value) -> Result<VersionVector, Unlike> {
     let entries = record.get("$vv").unwrap_or(record);
     let entries = entries.as_object().ok_or(Unlike::Rule(&TYPES))?;
@@ -392,13 +392,13 @@ fn build_version(record: &Value) -> Result<VersionVector, Unlike> {
     Ok(version)
 }
 
-/// What an option holds: neither absent, nor undefined, nor null.
+/// The value of an optional member: neither absent, nor undefined, nor null.
 fn present(value: &Value) -> Option<&Value> {
     let undefined = value.get("$undefined").is_some();
     (!value.is_null() && !undefined).then_some(value)
 }
 
-/// A field of a recorded message that ours must have, and of that type.
+/// A member of a recorded message that this project requires, of the required type.
 fn required<T>(field: Result<T, String>) -> Result<T, Unlike> {
     field.map_err(|_| Unlike::Rule(&TYPES))
 }

@@ -1,4 +1,4 @@
-//! loro: fragments, their reassembly and what a payload's prefix says.
+//! loro: how payloads are cut into fragments and assembled, and how a payload's prefix is read.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub(crate) fn run(file: &str, value: &Value, tally: &mut Tally) -> Option<()> {
             for case in value.as_array()? {
                 let name = format!("{} bytes at {}", case["payload_len"], case["threshold"]);
                 tally.check(file, &format!("{name}, adapter"), adapter(case));
-                // A threshold of 0 means never to cut: there is no direct call to record.
+                // A threshold of 0 means never to cut, so nothing was recorded for a direct call.
                 if !case["fragment_payload"].is_null() {
                     tally.check(file, &format!("{name}, direct"), direct(case));
                 }
@@ -122,7 +122,7 @@ fn adapter(case: &Value) -> Verdict {
     Ok(None)
 }
 
-/// A direct call cuts what is below the threshold too: the same pieces from our wire, and read back.
+/// A direct call cuts payloads below the threshold too: where both cut, the pieces are the same.
 fn direct(case: &Value) -> Verdict {
     let payload = case["payload"]
         .as_str()
@@ -234,7 +234,7 @@ fn receiver(config: &Value) -> Link {
             .map_or(default, |number| number as usize)
     };
     let mut link_config = Config::new(Loro::rules());
-    // The original counts from the header alone; ours counts the time without a piece.
+    // The original counts from the header; this project by default counts the time without a piece.
     link_config.rules.timeouts.idle = None;
     link_config.rules.timeouts.age_rate = None;
     link_config.rules.timeouts.age =
@@ -243,7 +243,7 @@ fn receiver(config: &Value) -> Link {
         limits.transfers = number("maxConcurrentBatches", 32);
         limits.pending_bytes = number("maxTotalReassemblyBytes", 50 << 20);
 
-        // The original has no limit on a message; ours is a setting.
+        // The original has no limit on a message; this project's limit is a setting.
         limits.message = u32::MAX as usize;
         limits.pieces = u64::MAX;
     });
@@ -286,7 +286,7 @@ fn reassemble(script: &Value) -> Verdict {
     Ok(None)
 }
 
-/// A script that only says who goes when three batches of one millisecond meet a limit of two.
+/// A script that only says which batch is evicted when three of one millisecond meet a limit of two.
 fn eviction_order(script: &Value, link: &mut Link) -> Verdict {
     let evicted = script["evicted"]
         .as_array()
@@ -323,7 +323,7 @@ fn view() -> Verdict {
     Ok(Some(&VIEW_QUIRK))
 }
 
-/// One step, in the words of the vectors: result, callbacks, and the fault behind it.
+/// Handles one frame, and returns result and callbacks in the notation of the vectors, and the fault.
 fn receive(link: &mut Link, frame: &[u8]) -> (Value, Value, Option<FaultKind>) {
     let received = link.handle_frame(Instant::now(), Frame::Binary(frame.to_vec().into()));
     let (mut data, mut callbacks) = (None, Vec::new());
@@ -331,7 +331,7 @@ fn receive(link: &mut Link, frame: &[u8]) -> (Value, Value, Option<FaultKind>) {
         match event {
             Event::Message(message) => data = Some(hex(&message.bytes)),
             Event::TransferFailed(fault) if fault.kind == FaultKind::Evicted => {
-                // An eviction of the batch itself is told twice: as its own failure and as an event.
+                // An eviction of the frame's own batch is reported twice: as its failure and as an event.
                 let evicted = json!({ "evicted": fault.key.map(|key| hex(key.as_bytes())) });
                 if !callbacks.contains(&evicted) {
                     callbacks.push(evicted);
@@ -350,7 +350,7 @@ fn receive(link: &mut Link, frame: &[u8]) -> (Value, Value, Option<FaultKind>) {
         Received::Pending | Received::Ignored | Received::Unmatched(_) => {
             (json!({ "status": "pending" }), callbacks, None)
         }
-        // A second header is no error.
+        // The original takes no notice of a second header.
         Received::Fault(fault) if fault.kind == FaultKind::Reopened => {
             (json!({ "status": "pending" }), callbacks, None)
         }
@@ -380,7 +380,7 @@ fn error(kind: &FaultKind, key: Option<&Key>) -> Value {
     json!({ "status": "error", "error": error })
 }
 
-/// A result without its text.
+/// A result without the texts of its error.
 fn brief(result: &Value) -> Value {
     let mut result = result.clone();
     if let Some(error) = result["error"].as_object_mut() {

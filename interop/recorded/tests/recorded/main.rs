@@ -1,6 +1,6 @@
-//! The recorded bytes of the real implementations against our own code, a test per format.
+//! Checks this project's code against the recorded bytes of the real implementations, a test per format.
 //!
-//! They are in `vectors/`; `cargo xtask vectors DIR` runs another folder of that layout.
+//! The recordings are in `vectors/`; `cargo xtask vectors DIR` runs another folder of that layout.
 //!
 //! A case either gives what was recorded, or differs by a [`Rule`] that says why, or fails.
 //! Files that hold recordings of live peers may be `deferred` until their endpoint exists.
@@ -25,10 +25,10 @@ pub(crate) struct Rule {
     pub(crate) reason: &'static str,
 }
 
-/// `Ok(None)`: as recorded. `Ok(Some(rule))`: differs as that rule says. `Err`: what went wrong.
+/// `Ok(None)`: as recorded. `Ok(Some(rule))`: differs as that rule says. `Err`: why the case failed.
 pub(crate) type Verdict = std::result::Result<Option<&'static Rule>, String>;
 
-/// What became of the cases of one format.
+/// The outcomes of the cases of one format.
 #[derive(Default)]
 pub(crate) struct Tally {
     passed: usize,
@@ -48,13 +48,13 @@ impl Tally {
         }
     }
 
-    /// Sessions, which take a whole endpoint: its tests replay them.
+    /// Counts recorded sessions that need a whole endpoint: the tests of the endpoint's crate replay them.
     pub(crate) fn leave_to_tests(&mut self, cases: usize) {
         self.left += cases;
     }
 }
 
-/// One format's folder: how its files are run, and how ours may differ.
+/// One format's folder: how its files are run, and how this project may differ.
 struct Format {
     name: &'static str,
     rules: &'static [Rule],
@@ -197,7 +197,7 @@ fn run_format(format: &Format, folder: &Path, own: bool) -> Result<usize> {
     }
     let left = match tally.left {
         0 => String::new(),
-        // The variable is for another folder than the project's own.
+        // The variable is set only for another folder than the project's own.
         left => format!(
             ", {left} of sessions left to: BREAKBULK_VECTORS={} cargo nextest run --release -p breakbulk-loro --all-features --test sync recorded",
             folder.parent().unwrap_or(folder).display()

@@ -1,5 +1,4 @@
-//! tywrap: both writers' lines, what a reassembler makes of any line, and what
-//! a bridge and a host do.
+//! tywrap: the lines that both writers write, how any line is read, and what a bridge and a host do.
 
 mod bridge;
 mod host;
@@ -64,7 +63,7 @@ pub(crate) fn run(file: &str, value: &Value, tally: &mut Tally) -> Option<()> {
         }
         "bridge_transcripts.json" => bridge::run(file, value, tally),
         "ts_host_behaviour.json" => host::run(file, value, tally),
-        // Values of Python: the tests of the bridges run them.
+        // Values of Python, which the tests of the bridges run.
         "values.json" => {
             tally.leave_to_tests(value["cases"].as_array()?.len());
             Some(())
@@ -125,7 +124,7 @@ fn split_case(case: &Value, style: Style, message: &str) -> Verdict {
         .iter()
         .zip(&written)
         .try_for_each(|(line, frame)| expect(*line, frame))?;
-    // What was recorded reads back as well.
+    // The recorded lines read back as the message.
     let mut receiver = receiver(None, None);
     let last = lines.iter().map(|line| accept(&mut receiver, line)).last();
     expect(Some(json!({ "value": message })), last)?;
@@ -141,7 +140,7 @@ fn surrogates(case: &Value, style: Style) -> Verdict {
     if let Ok(text) = String::from_utf16(&units) {
         return split_case(case, style, &text);
     }
-    // The nearest thing to half a character that bytes can hold.
+    // Invalid UTF-8 that encodes half a surrogate pair, the closest that bytes come to it.
     let bytes: Vec<u8> = units
         .iter()
         .flat_map(|unit| {
@@ -173,7 +172,7 @@ fn bad_options(case: &Value, style: Style) -> Verdict {
     }
 }
 
-/// All frames of a message, or the writers' own code for what is wrong with the options.
+/// All frames of a message, or the writers' own code for an invalid option.
 fn write(
     stream: &Value,
     id: &Value,
@@ -181,7 +180,7 @@ fn write(
     style: Style,
     message: &[u8],
 ) -> Result<Vec<Vec<u8>>, &'static str> {
-    // What our types cannot hold is refused where text becomes types.
+    // Options that Rust's types cannot hold are refused when the text is converted.
     let max = max.as_u64().ok_or("FRAME_BAD_MAX_BYTES")? as usize;
     let stream = stream
         .as_str()
@@ -258,7 +257,7 @@ fn reassemble(case: &Value) -> Verdict {
     Ok(None)
 }
 
-/// A recorded result without its text.
+/// A recorded result without the texts of its error.
 fn plain(result: &Value) -> Value {
     let mut result = result.clone();
     if let Some(object) = result.as_object_mut() {

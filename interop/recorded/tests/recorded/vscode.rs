@@ -1,4 +1,4 @@
-//! VSCode's extension-host RPC: recorded messages against our codec, our values and our machines.
+//! VSCode's extension-host RPC: recorded messages against this project's codec, values and machines.
 
 mod calls;
 mod frames;
@@ -130,7 +130,7 @@ fn call_case(case: &Json) -> Verdict {
     Ok(deviation)
 }
 
-/// Builds the request from the call as described, and compares it with what was sent.
+/// Builds the request from the described call, and compares it with the recorded frame.
 fn check_call(case: &Json, sent: &mut Frame) -> Result<Deviation, String> {
     let sent_args = sent.message().and_then(|message| match message.body {
         Body::Request(request) => Some(request.args.read(None)),
@@ -161,7 +161,7 @@ fn check_call(case: &Json, sent: &mut Frame) -> Result<Deviation, String> {
     ))
 }
 
-/// The handler saw the last request's arguments.
+/// Checks that the handler got the last request's arguments.
 fn check_received(case: &Json, frames: &[Frame]) -> Result<(), String> {
     let requests = frames.iter().filter(|frame| frame.is_request());
     let last = requests.last().and_then(Frame::message);
@@ -192,7 +192,7 @@ fn received_same(received: &[Json], args: &[Passed], cancellation: bool) -> bool
     received.len() == args.len() && pairs.all(|(recorded, arg)| passed_same(recorded, arg))
 }
 
-/// The caller got what the reply says.
+/// Checks that the caller got what the reply says.
 fn check_outcome(case: &Json, frames: &[Frame], req: u32) -> Result<(), String> {
     let reply = frames.iter().find_map(|frame| match frame.message()?.body {
         Body::Reply(reply) if frame.req == req => Some(reply),
@@ -200,7 +200,7 @@ fn check_outcome(case: &Json, frames: &[Frame], req: u32) -> Result<(), String> 
     });
     let outcome = &case["outcome"];
     let Some(reply) = reply else {
-        // Too large to be recorded whole, or the caller gave up by itself.
+        // The reply was too large to be recorded whole, or the caller gave up without one.
         let answered = |frame: &Frame| frame.req == req && frame.message_type.is_reply();
         return match outcome.get("ok").is_none() || frames.iter().any(answered) {
             true => Ok(()),
@@ -299,13 +299,13 @@ fn judge_injected(case: &Json, sent: &[Frame], injected: Vec<Bytes>) -> Verdict 
     }
 }
 
-/// What our endpoint makes of a message.
+/// What this project's endpoint does with a message.
 enum Injected {
-    /// It runs, with these arguments where they can be held in Rust's strings.
+    /// Runs a request, with these arguments unless Rust's strings cannot hold them.
     Request(u32, Option<(Vec<Passed>, bool)>),
-    /// It gets an ack and an error reply.
+    /// Sends an acknowledgement and an error reply.
     Refused(u32, &'static Rule),
-    /// Nothing is sent.
+    /// Sends nothing.
     Quiet,
 }
 
@@ -340,7 +340,7 @@ fn outcome_of(message: Bytes) -> Result<Injected, String> {
     }
 }
 
-/// Whether the original, too, answered with an ack and an error.
+/// Whether the original, too, sent an acknowledgement and an error reply.
 fn is_refusal(sent: &[Frame], req: u32) -> bool {
     let about = sent.iter().filter(|frame| frame.req == req);
     let types: Vec<_> = about.map(|frame| frame.message_type).collect();
@@ -381,7 +381,7 @@ fn collect_frames<'a>(value: &'a Json, found: &mut Vec<&'a Json>) {
     }
 }
 
-/// All frames of an entry as one stream, whole and in cuts.
+/// Reads all frames of an entry as one stream, whole and in chunks of several sizes.
 fn ipc_entry(recorded: &[&Json]) -> Verdict {
     let mut stream = Vec::new();
     for frame in recorded {

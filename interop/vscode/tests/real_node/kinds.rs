@@ -1,4 +1,4 @@
-//! Every kind of argument and reply, between VSCode's own RPCProtocol and ours, by all ways.
+//! Every kind of argument and reply, between VSCode's own RPCProtocol and this project's, over every carrier.
 
 use breakbulk::vscode::CallError;
 use interop_vscode::bytes::{bytes, told};
@@ -6,7 +6,7 @@ use interop_vscode::ends::{Ends, ways};
 use interop_vscode::values::{make, tell, tell_thrown};
 use serde_json::{Value, json};
 
-/// What is passed, and what the other side and the way back make of it.
+/// Each value that is passed, and how it looks after the way there and back.
 fn kinds() -> Vec<(Value, Value)> {
     let same = |value: Value| (value.clone(), value);
     let small = json!({"$buffer": {"hex": "00ff10"}});
@@ -50,12 +50,12 @@ async fn what_we_pass_is_what_node_has_and_returns() {
             all.push(passed);
             all_told.push(told);
         }
-        // All in one call, and in node's own words.
+        // All values in one call, in the notation of node.
         let answer = ends.remote.call_values("$kinds", all).await.unwrap();
         assert_eq!(answer.typed::<Value>().unwrap(), json!(all_told), "{way:?}");
         let answer = ends.remote.call_values("$kinds", vec![]).await.unwrap();
         assert_eq!(answer.typed::<Value>().unwrap(), json!([]), "{way:?}");
-        // Types of our own by serde.
+        // Rust types, by serde.
         let answer = ends.remote.call("$echo", &[Some(1.5)]).await.unwrap();
         assert_eq!(answer.typed::<f64>().unwrap(), 1.5, "{way:?}");
         ends.close().await.unwrap();
@@ -80,8 +80,8 @@ async fn what_node_passes_is_what_we_have_and_return() {
     }
 }
 
-/// What both sides' `$withBuffers` return: the same buffer twice, and an undefined that the reader
-/// leaves out or keeps.
+/// What `$withBuffers` returns at both ends: the same buffer twice, and an undefined, which the reader drops
+/// or keeps.
 fn with_buffers(nothing: Option<Value>) -> Value {
     let [one, two] = [told(&bytes(100, 1)), told(&bytes(100, 2))];
     let mut value = json!({"one": one, "list": [two, one]});
@@ -170,7 +170,7 @@ async fn what_node_throws_we_get_with_code_and_cause() {
 async fn what_we_throw_node_gets() {
     for way in ways() {
         let mut ends = Ends::open(way).await.unwrap();
-        // Code and cause are sent, and the original throws them away.
+        // The message has a code and a cause, which the original drops.
         let outcome = ends.node.call("$fail", json!([])).await.unwrap();
         assert_eq!(outcome, Err(error("TypeError", "the error")), "{way:?}");
         let outcome = ends
@@ -183,7 +183,7 @@ async fn what_we_throw_node_gets() {
             outcome["$error"]["message"], "Unknown method $nope on actor Actor2",
             "{way:?}"
         );
-        // A handler that does not take what it is given.
+        // A handler that cannot take its argument.
         let outcome = ends.node.call("$digest", json!([1])).await.unwrap();
         assert!(outcome.is_err(), "{way:?}: {outcome:?}");
         for (said, told) in thrown() {

@@ -1,4 +1,4 @@
-//! Cancelling, calling back, hanging and ending, between VSCode's own RPCProtocol and ours.
+//! Cancellation, callbacks, hanging and ending, between VSCode's own RPCProtocol and this project's.
 
 use breakbulk::vscode::{CallError, Ended};
 use interop_vscode::ends::{Ends, carriers, ways};
@@ -16,7 +16,7 @@ async fn a_call_of_ours_is_cancelled_and_answered() {
     for way in ways() {
         let ends = Ends::open(way).await.unwrap();
         let remote = ends.remote.cancellable();
-        // A call that is cancelled before it is sent never is, so another one makes sure that it was.
+        // A call cancelled before it is sent is never sent; once a later call is answered, it has been sent.
         let sent = || ends.remote.call("$echo", &[1]);
 
         let live = remote.call("$isCancelled", &[(); 0]).await.unwrap();
@@ -35,7 +35,7 @@ async fn a_call_of_ours_is_cancelled_and_answered() {
             Err(CallError::Thrown(thrown)) => assert_eq!(tell_thrown(&thrown), canceled()),
             other => panic!("{way:?}: {other:?}"),
         }
-        // Cancels may be behind calls that were made later; one answer later they are not.
+        // A cancellation may arrive after calls that were made later, but not after an answer to one.
         sent().await.unwrap();
         let cancelled = ends.remote.call("$cancelled", &[(); 0]).await.unwrap();
         assert_eq!(cancelled.typed::<u32>().unwrap(), 3, "{way:?}");
@@ -86,7 +86,7 @@ async fn calls_call_back_a_hundred_deep() {
         assert_eq!(depth, 100, "{way:?}");
         let outcome = ends.node.call("$down", json!([100])).await.unwrap();
         assert_eq!(outcome, Ok(json!(100)), "{way:?}");
-        // What a callback throws comes through the call that it was made in.
+        // An error that a callback throws comes back through the call during which it was called.
         let call = ends.remote.call("$callBack", &["$fail"]).await;
         match call {
             Err(CallError::Thrown(thrown)) => {
@@ -106,7 +106,7 @@ async fn a_node_that_hangs_is_unresponsive_until_it_answers() {
         let ends = Ends::open(way).await.unwrap();
         let mut status = ends.endpoint.status();
         assert!(status.borrow().responsive);
-        // Unresponsive is who owes an acknowledgement for 3 s, looked at every second.
+        // A peer is unresponsive when it owes an acknowledgement for 3 s; this is checked every second.
         let call = ends.remote.call("$block", &[4500]);
         status.wait_for(|status| !status.responsive).await.unwrap();
         status.wait_for(|status| status.responsive).await.unwrap();
@@ -145,7 +145,7 @@ async fn who_disposes_cancels_its_calls_and_the_other_side_hears_of_the_end() {
         let node = &mut ends.node;
         let theirs = node.begin("$untilCancelled", json!([]), Token::Live);
         let theirs = theirs.await.unwrap();
-        // Both are under way once later ones are answered.
+        // Both calls have arrived once later ones are answered.
         ends.remote.call("$echo", &[1]).await.unwrap();
         node.call("$echo", json!([1])).await.unwrap().unwrap();
 

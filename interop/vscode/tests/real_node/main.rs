@@ -1,4 +1,4 @@
-//! VSCode's own RPCProtocol, in node, and our endpoint, by all ways and in both directions.
+//! VSCode's own RPCProtocol, in node, and this project's endpoint, over every carrier and in both directions.
 //!
 //! They need node, and are run by `cargo xtask interop vscode`.
 

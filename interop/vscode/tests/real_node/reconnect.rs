@@ -22,7 +22,7 @@ async fn every_call_is_made_once_and_in_order_whatever_is_cut() {
                 .map(|number| ends.remote.call("$mark", &[number]))
                 .collect();
             let rest = calls.split_off(1);
-            // The calls are under way when the first one is answered.
+            // All calls have been sent when the first one is answered.
             for call in calls {
                 call.await.unwrap();
             }

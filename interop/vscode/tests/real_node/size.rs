@@ -1,4 +1,4 @@
-//! Large buffers and many calls at once, between VSCode's own RPCProtocol and ours, by all ways.
+//! Large buffers and many concurrent calls, between VSCode's own RPCProtocol and this project's.
 
 use std::sync::atomic::Ordering;
 

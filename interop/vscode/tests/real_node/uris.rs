@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const AUTHORITY: &str = "test+host";
 
-/// A URI as it lies in JSON.
+/// A URI in the form that it has in JSON.
 fn uri(scheme: &str, authority: &str) -> Value {
     let mut uri = json!({"$mid": 1, "path": "/a b/ä", "scheme": scheme});
     if !authority.is_empty() {
@@ -18,7 +18,7 @@ fn uri(scheme: &str, authority: &str) -> Value {
     uri
 }
 
-/// Scheme, authority and path, whatever else is there.
+/// Scheme, authority and path of a URI, without other members.
 fn place(uri: &Value) -> Value {
     let authority = uri.get("authority").and_then(Value::as_str);
     self::uri(
@@ -27,8 +27,8 @@ fn place(uri: &Value) -> Value {
     )
 }
 
-/// What the side without a transformer says, and what the side with one sees. On the way back it is
-/// what it was.
+/// A URI of the end without a transformer, and how the end with one sees it. On the way back it becomes
+/// the original again.
 const SEEN: [(&str, &str, &str); 4] = [
     ("vscode-remote", AUTHORITY, "file:///a b/ä"),
     ("file", "", "vscode-local:/a b/ä"),
@@ -76,7 +76,7 @@ async fn our_transformer_sees_nodes_uris_and_changes_ours() {
             };
             let outcome = ends.node.call("$uri", json!([{"$uri": said}])).await;
             let outcome = outcome.unwrap().unwrap();
-            // Our side names all three parts always.
+            // This project's end always writes all three parts.
             let seen = match seen.split_once(":/") {
                 Some((scheme, rest)) if !rest.starts_with('/') => format!("{scheme}:///{rest}"),
                 _ => seen.to_owned(),
@@ -84,7 +84,7 @@ async fn our_transformer_sees_nodes_uris_and_changes_ours() {
             assert_eq!(outcome["seen"], seen, "{way:?}");
             assert_eq!(outcome["uri"], json!({"$uri": said}), "{way:?}");
         }
-        // Ours go out changed, and come back as they were, by serde and as values.
+        // URIs of this project's end arrive transformed and come back as they were, by serde and as values.
         for (scheme, seen) in [
             ("file", "vscode-remote://test+host/a b/ä"),
             ("vscode-local", "file:///a b/ä"),

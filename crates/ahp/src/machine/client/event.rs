@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::question::Question;
 use super::text::Text;
 
-/// What happened, in order. `R` is the type by which the application answers a request of the host.
+/// An event, in order. `R` is the type by which the application answers a request of the host.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<R = Question> {

@@ -1,4 +1,4 @@
-//! What goes into a client and comes out of it: plain data.
+//! The configuration of a client, and the plain data that its calls and outputs consist of.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::event::{Snapshot, Snapshots};
 use super::text::Text;
 use crate::Config;
 
-/// What a client does.
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {
@@ -40,7 +40,7 @@ impl ClientConfig {
 
 breakbulk_link::with!(ClientConfig);
 
-/// What a host said to `initialize`.
+/// What the host answered to `initialize`.
 #[derive(Clone, Debug)]
 pub struct Initialized {
     /// The number of its last action.
@@ -49,23 +49,23 @@ pub struct Initialized {
     pub protocol_version: String,
     /// What it is willing to receive.
     pub chunking: Option<Chunking>,
-    /// All that it said, as JSON.
+    /// The whole result, as JSON.
     pub result: Text,
-    /// The states of the first subscriptions. They are told as events too, in their place.
+    /// The states of the first subscriptions. They are events as well, in their order.
     pub snapshots: Snapshots,
 }
 
-/// What a host said to `reconnect`.
+/// What the host answered to `reconnect`.
 #[derive(Clone, Debug)]
 pub enum Resumed {
-    /// What was missed comes as events.
+    /// The missed actions come as events.
     Replay {
         /// The number of actions that are new to the client.
         actions: u64,
-        /// The subscribed channels that are gone. They are not asked for again.
+        /// The subscribed channels that no longer exist. Later reconnects do not ask for them.
         missing: Vec<String>,
     },
-    /// Too much was missed: the states as they are now. They are told as events too, in their place.
+    /// Too much was missed: the current states. They are events as well, in their order.
     Snapshot(Snapshots),
 }
 
@@ -74,7 +74,7 @@ pub enum Resumed {
 pub struct CallId(pub(super) u64);
 
 impl CallId {
-    /// How its message is known again when it is out. Those of actions are odd.
+    /// The tag by which the link reports that the message of this call was sent. Tags of actions are odd.
     pub(super) fn tag(self) -> u64 {
         self.0 << 1
     }
@@ -84,38 +84,38 @@ impl CallId {
     }
 }
 
-/// What is to be done.
+/// What the caller of the machine has to do.
 #[derive(Debug)]
 pub enum Output {
-    /// The handshake is done: the link is told what the host takes ([`Config::apply_peer`]).
+    /// The handshake is done: pass the host's limits to the link ([`Config::apply_peer`]).
     Negotiated {
-        /// What the host takes.
+        /// The limits that the host advertised.
         peer: Option<Chunking>,
     },
-    /// Close the connection; what the link then tells comes to [`Client::handle_event`] as always.
+    /// Close the connection, and pass the events of its link to [`Client::handle_event`] as before.
     Close {
-        /// With this code.
+        /// The close code.
         code: u16,
-        /// And these words.
+        /// The reason for the close frame.
         reason: String,
     },
-    /// A call has come to its end.
+    /// A call has ended.
     Answered {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// What was answered, or why there is no answer.
+        /// The answer, or why there is none.
         answer: Result<Answer, ClientError>,
     },
 }
 
-/// What a call was answered with.
+/// The answer to a call.
 #[derive(Debug)]
 pub enum Answer {
     /// The result as JSON.
     Result(Text),
-    /// That of [`Client::initialize`].
+    /// The answer to [`Client::initialize`].
     Initialized(Initialized),
-    /// That of [`Client::reconnect`].
+    /// The answer to [`Client::reconnect`].
     Resumed(Resumed),
 }
 

@@ -7,7 +7,7 @@ use breakbulk_message::ahp::PROTOCOL_VERSIONS;
 use crate::Config;
 use crate::config::SLOW_FOR;
 
-/// What a host closes a connection with.
+/// The codes that a host closes connections with.
 pub mod close {
     /// The host is shut down.
     pub const GOING_AWAY: u16 = 1001;
@@ -23,11 +23,11 @@ pub mod close {
     pub const NO_HANDSHAKE: u16 = 4408;
     /// The same clientId came by another connection, which has taken over.
     pub const REPLACED: u16 = 4409;
-    /// An action is larger than this client can take, or takes longer: reconnect for a snapshot.
+    /// A message is too large for this client, or took too long to send: reconnect for a snapshot.
     pub const TOO_LARGE: u16 = 4413;
 }
 
-/// What a host does.
+/// The configuration of a host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HostConfig {

@@ -1,4 +1,4 @@
-//! Messages to clients that were rejected, could not be sent, are slow, or were given up.
+//! Messages to clients that could not be queued or sent, or take too long.
 
 use std::time::Instant;
 
@@ -129,7 +129,7 @@ impl Host {
     }
 }
 
-/// What waits for a client whose queue is full.
+/// How much waits for a client whose queue is full.
 fn waiting(error: &SendError) -> String {
     match error {
         SendError::QueueFull {

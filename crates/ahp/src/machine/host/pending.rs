@@ -269,7 +269,7 @@ impl Pending {
         }
     }
 
-    /// Another host was faster: these actions are stored after its own, with other numbers.
+    /// Another host appended first: queues these actions again, to be numbered after that host's actions.
     pub fn put_back(&mut self, batch: Vec<Published>) {
         if let Some(first) = batch.first() {
             self.assigned = first.seq - 1;
@@ -405,7 +405,7 @@ mod tests {
             );
             assert_eq!(published.message, text);
             assert_eq!(published.applied().action, raw.get());
-            // Another host reads the same from the log.
+            // Another host reads the same action from the log.
             let read = Published::of_another_host(&published.entry()).unwrap();
             assert_eq!((read.seq, &read.message), (seq, &published.message));
             assert_eq!(read.applied().action, raw.get());
@@ -452,7 +452,7 @@ mod tests {
         let Next::Append(batch) = pending.poll_append() else {
             panic!("nothing published")
         };
-        // The log has it, and it still counts.
+        // The log has the first action, but it still counts against the limit until it is visible.
         assert!(push(&mut pending).is_err());
         pending.settle(&batch[0]);
         assert_eq!(push(&mut pending), Ok(3));

@@ -6,7 +6,7 @@ use super::columns::{Runs, Values, check_positions, open_only_table, rows};
 use super::values;
 use super::{Left, Oversized, take, take_bytes, take_number};
 
-/// About what `loro` allocates for each.
+/// About how many bytes `loro` allocates for each.
 const CHANGE: u64 = 256;
 const DEPENDENCY: u64 = 48;
 const OPERATION: u64 = 128;
@@ -19,7 +19,7 @@ pub(super) fn check(block: &[u8], left: &mut Left) -> Result<(), Oversized> {
     }
     let changes = take_number(&mut rest)?;
     let header = take_bytes(&mut rest)?;
-    // Each change but the last has at least one byte there: `loro` allocates before it looks.
+    // Each change but the last has at least one byte in the header: `loro` allocates before it checks.
     if changes == 0 || changes - 1 > header.len() as u64 {
         return Err(Oversized::Malformed);
     }
@@ -58,7 +58,7 @@ pub(super) fn span(block: &[u8]) -> Result<(u64, u64, u64), Oversized> {
     Ok((u64::from_le_bytes(*peer), start, end))
 }
 
-/// The values of the operations, by the column of their kinds.
+/// Checks the values of the operations, by the column of their kinds.
 fn check_values(
     operations: &[u8],
     keys: &[u8],
@@ -104,7 +104,7 @@ fn dependencies(header: &[u8], changes: u64) -> Result<u64, Oversized> {
     for _ in 1..changes {
         take_number(&mut rest)?;
     }
-    // Whether each depends on the one before it: runs of yes and no.
+    // Whether each change depends on the one before it: lengths of runs of no and yes.
     let mut known = 0;
     while known < changes {
         known = take_number(&mut rest)?.saturating_add(known);
@@ -117,7 +117,7 @@ fn dependencies(header: &[u8], changes: u64) -> Result<u64, Oversized> {
         known += count;
         sum = sum.saturating_add(value.saturating_mul(count));
     }
-    // Each has at least a bit of the header.
+    // Each dependency takes at least a bit of the header.
     if sum > header.len() as u64 * 8 {
         return Err(Oversized::Malformed);
     }
@@ -130,7 +130,7 @@ mod tests {
     use super::super::{Oversized, check};
     use loro::{ExportMode, LoroDoc};
 
-    /// What all documents here may take.
+    /// The limit in these tests.
     const LIMIT: u64 = 16 << 20;
 
     /// A document with every kind of container, changed by two peers.
@@ -228,7 +228,7 @@ mod tests {
         [&[1, columns.len() as u8][..], &columns.concat()].concat()
     }
 
-    /// So many equal values.
+    /// A run of this many equal values.
     fn run(count: u64) -> Vec<u8> {
         [number(count * 2), vec![1]].concat()
     }
@@ -269,7 +269,7 @@ mod tests {
         let one = [&[2][..], &[0]].concat();
         let operations = table(&[&many, &many, &many, &many]);
         let deletions = table(&[&many, &many, &many]);
-        // Each position is the one before it and a byte: their lengths add up to a square.
+        // Each position is the one before it plus a byte, so that their total length grows with the square.
         let count = 10_000;
         let prefixes: Vec<Vec<u8>> = (0..count).map(|n| [vec![2], number(n)].concat()).collect();
         let rests = [number(count), [1, b'x'].repeat(count as usize)].concat();
@@ -277,7 +277,7 @@ mod tests {
         let none_of_each: [&[u8]; 3] = [&[], &[], &[]];
         let set = table(&[&run(1), &run(1), &[2, 11], &run(1)]);
         let one_value: [&[u8]; 3] = [&[], &set, &[]];
-        // Lists in lists, each of which says that it has very many values.
+        // Nested lists, each of which claims to have very many values.
         let lists = [&[7][..], &number(1 << 28)].concat().repeat(100);
         // A list of maps that all have the same long key.
         let key = string(&[b'k'; 100_000]);

@@ -15,7 +15,7 @@ pub(super) enum Values {
     Bytes,
     /// The lengths of runs, of no and yes in turn.
     Flags,
-    /// Their count, and numbers one by one.
+    /// Their count, then the numbers one by one.
     Plain,
 }
 
@@ -40,7 +40,7 @@ fn length(column: &[u8], values: Values) -> Result<u64, Oversized> {
         Values::Plain if rest.is_empty() => {}
         Values::Plain => {
             sum = take_number(&mut rest)?;
-            // Each has at least one byte.
+            // Each value has at least one byte.
             if sum > rest.len() as u64 {
                 return Err(Oversized::Malformed);
             }
@@ -75,7 +75,7 @@ pub(super) fn open_table<'a>(
     (0..columns).map(|_| take_bytes(rest)).collect()
 }
 
-/// Positions in a tree: each is the beginning of the one before it, and some bytes.
+/// Checks positions in a tree: each is a prefix of the one before it, plus some bytes.
 pub(super) fn check_positions(table: &[u8], left: &mut Left) -> Result<(), Oversized> {
     if table.is_empty() {
         return Ok(());
@@ -102,7 +102,7 @@ pub(super) fn check_positions(table: &[u8], left: &mut Left) -> Result<(), Overs
 pub(super) struct Runs<'a> {
     rest: &'a [u8],
     values: Values,
-    /// How many values are still written one by one.
+    /// How many of the next values are single ones.
     single: u64,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The next values that are equal: how many, and the value.
+    /// The next run of equal values: how many, and the value.
     pub(super) fn next(&mut self) -> Result<Option<(u64, u64)>, Oversized> {
         if self.single > 0 {
             self.single -= 1;
@@ -124,7 +124,7 @@ impl<'a> Runs<'a> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        // Positive: so many equal values; negative: so many single ones. Zero is never written.
+        // Positive: this many equal values; negative: this many single ones. Zero is never written.
         match take_number(&mut self.rest)? {
             0 => Err(Oversized::Malformed),
             count if count & 1 == 0 => Ok(Some((count >> 1, self.value()?))),

@@ -5,7 +5,7 @@
 use super::columns::{Values, check_positions, open_table, rows};
 use super::{Left, Oversized, take, take_bytes, take_number};
 
-/// About what `loro` allocates for each.
+/// About how many bytes `loro` allocates for each.
 const VALUE: u64 = 16;
 const ENTRY: u64 = 96;
 const LIST_ROW: u64 = 96;
@@ -28,7 +28,7 @@ pub(super) fn check(state: &[u8], left: &mut Left) -> Result<(), Oversized> {
         return Ok(());
     }
     let kind = take(&mut rest, 1)?[0];
-    // How deep it is nested.
+    // The depth of its nesting.
     take_number(&mut rest)?;
     if take(&mut rest, 1)?[0] != 0 {
         take_container(&mut rest)?;
@@ -39,14 +39,14 @@ pub(super) fn check(state: &[u8], left: &mut Left) -> Result<(), Oversized> {
         TEXT => check_text(&mut rest, left),
         TREE => check_tree(&mut rest, left),
         MOVABLE_LIST => check_movable_list(&mut rest, left),
-        // A number, or what this version of `loro` does not read.
+        // A number, or a kind that this version of `loro` does not read.
         _ => Ok(()),
     }
 }
 
 fn check_map(rest: &mut &[u8], left: &mut Left) -> Result<(), Oversized> {
     check_collection(rest, true, left)?;
-    // The keys without a value; behind them are numbers alone.
+    // The keys without a value; only numbers follow them.
     check_strings(rest, left)
 }
 
@@ -71,7 +71,7 @@ fn check_movable_list(rest: &mut &[u8], left: &mut Left) -> Result<(), Oversized
     if items > count.saturating_add(1) {
         return Err(Oversized::Malformed);
     }
-    // Places that values were moved away from have ids too, and nothing else.
+    // A position from which a value was moved away has an id too, and nothing else.
     let mut ids = rows(&open_table(rest, 3)?, &[Numbers; 3])?;
     for _ in 0..2 {
         ids = ids.saturating_add(rows(&open_table(rest, 2)?, &[Numbers; 2])?);
@@ -86,13 +86,13 @@ fn check_text(rest: &mut &[u8], left: &mut Left) -> Result<(), Oversized> {
     let spans = rows(&open_table(rest, 4)?, &[Values::Numbers; 4])?;
     check_strings(rest, left)?;
     let marks = take_number(rest)?;
-    // A span has a character, or begins or ends a mark.
+    // Each span has a character, or begins or ends a mark.
     if marks > rest.len() as u64 || spans > text + 2 * marks {
         return Err(Oversized::Malformed);
     }
     left.take(spans, SPAN)?;
     left.take(marks, MARK)?;
-    // For each span `loro` counts the characters of all that follows.
+    // For each span `loro` counts the characters of all spans after it.
     left.work(spans.saturating_mul(text) / 2)?;
     for _ in 0..marks {
         take_fields(rest, 3)?;
@@ -110,7 +110,7 @@ fn check_tree(rest: &mut &[u8], left: &mut Left) -> Result<(), Oversized> {
     let ids = rows(&open_table(rest, 2)?, &[Numbers; 2])?;
     let columns = open_table(rest, 5)?;
     let nodes = rows(&columns, &[Numbers, Numbers, Numbers, Numbers, Plain])?;
-    // The place of each node among its siblings has at least one byte.
+    // The position of each node among its siblings has at least one byte.
     if ids != nodes || nodes != rows(&columns[4..], &[Plain])? {
         return Err(Oversized::Malformed);
     }
@@ -228,7 +228,7 @@ fn take_fields(rest: &mut &[u8], expected: u64) -> Result<(), Oversized> {
 mod tests {
     use super::super::{Left, Oversized};
 
-    /// What all states here may take.
+    /// The limit in these tests.
     const LIMIT: u64 = 16 << 20;
 
     fn check(state: &[u8]) -> Result<(), Oversized> {
@@ -254,7 +254,7 @@ mod tests {
         [&[columns.len() as u8][..], &columns.concat()].concat()
     }
 
-    /// So many equal values.
+    /// A run of this many equal values.
     fn run(count: u64) -> Vec<u8> {
         match count {
             0 => Vec::new(),
@@ -302,12 +302,12 @@ mod tests {
         const MANY: u64 = 1_000_000_000;
         let malformed = Err(Oversized::Malformed);
         let expands = Err(Oversized::Expands(LIMIT));
-        // Lists in lists, each of which says that it has very many values.
+        // Nested lists, each of which claims to have very many values.
         let lists = [&[5][..], &number(1 << 28)].concat().repeat(100);
         let deep = [5, 1].repeat(100_000);
         let nulls = [&number(2 << 20)[..], &vec![0; 2 << 20]].concat();
         let maps = [&number(1 << 20)[..], &vec![0; 2 << 20], &[0]].concat();
-        // Each position is the one before it and a byte: their lengths add up to a square.
+        // Each position is the one before it plus a byte, so that their total length grows with the square.
         let prefixes: Vec<Vec<u8>> = (0..10_000).map(|n| [vec![2], number(n)].concat()).collect();
         let rests = [number(10_000), [1, b'x'].repeat(10_000)].concat();
         let positions = [&[1][..], &table(&[&prefixes.concat(), &rests])].concat();

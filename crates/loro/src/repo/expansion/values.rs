@@ -3,7 +3,7 @@
 
 use super::{Left, Oversized, take, take_bytes, take_number};
 
-/// About what `loro` allocates for each.
+/// About how many bytes `loro` allocates for each.
 const VALUE: u64 = 16;
 const ENTRY: u64 = 96;
 
@@ -31,9 +31,9 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Reads the values of so many operations of this kind.
+    /// Reads the values of this many operations of one kind.
     pub(super) fn read(&mut self, count: u64, kind: u8, left: &mut Left) -> Result<(), Oversized> {
-        // Of these kinds nothing is written.
+        // Operations of these kinds have no value.
         if matches!(kind & 0x7f, 0..=2 | 8 | 9) {
             return Ok(());
         }
@@ -72,12 +72,12 @@ impl<'a> Values<'a> {
                 let root = take(&mut self.rest, 1)?[0] != 0;
                 self.numbers(if root { 0 } else { 2 })
             }
-            // Text, bytes, and whatever later versions add.
+            // Text, bytes, and kinds of later versions.
             _ => take_bytes(&mut self.rest).map(|_| ()),
         }
     }
 
-    /// A value with its kind before it, and all that is in it.
+    /// Reads a value with its kind before it, and all values nested in it.
     fn value(&mut self, left: &mut Left) -> Result<(), Oversized> {
         let mut open: Vec<Open> = Vec::new();
         loop {

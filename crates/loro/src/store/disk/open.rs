@@ -1,7 +1,7 @@
-//! The database while it is open, and how it is opened again after an error.
+//! Access to the open database, and how it is opened again after an error.
 //!
-//! After an error of the disk redb refuses everything, reading too, until it is opened again; and it
-//! cannot be opened again while somebody still uses it.
+//! After a disk error redb refuses everything, even reading, until the database is opened again; and it
+//! cannot be opened again while another thread still uses it.
 
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -29,10 +29,10 @@ struct State {
     closing: bool,
 }
 
-/// The database while somebody uses it.
+/// Access to the database; it is not closed while such a lease exists.
 #[derive(Debug)]
 pub(in crate::store) struct Lease {
-    // Dropped before the user is counted out: without users the database can be closed.
+    // Dropped before the user is counted out: once there are no users the database can be closed.
     db: Arc<Database>,
     _user: User,
 }
@@ -67,7 +67,7 @@ impl Open {
         })
     }
 
-    /// Closes the database once nobody uses it, and opens it again. If somebody uses it for longer than
+    /// Closes the database once it has no users, and opens it again. If a user holds it for longer than
     /// `within`, it stays as it is.
     pub(super) fn again(
         &self,
@@ -77,7 +77,7 @@ impl Open {
     ) -> Result<(), StoreError> {
         let mut state = lock(&self.state);
         state.closing = true;
-        // Those who read from a broken database get errors, and are soon done: unless the disk hangs.
+        // Reads from a broken database soon end with an error, unless the disk hangs.
         let in_use = |state: &mut State| state.users > 0;
         let waited = self.changed.wait_timeout_while(state, within, in_use);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ impl Open {
                 within,
             });
         }
-        // Closed first: its file is locked while it is open.
+        // Closed first: the file is locked while the database is open.
         state.db = None;
         state.db = Some(Arc::new(reopen()?));
         Ok(())

@@ -38,7 +38,7 @@ fn word(calls: &mut Names, verdict: Verdict<&'static str>) -> String {
 // TYWRAP-6
 #[test]
 fn what_a_line_means_for_whom() {
-    // With one call, and with two.
+    // The verdict with one open call, and with two.
     for (text, frame, alone, both) in [
         (result(1), None, "one at 44..48", "one at 44..48"),
         (result(1), Some(1), "one at 44..48", "one at 44..48"),
@@ -123,7 +123,7 @@ fn what_a_fault_means_for_whom() {
             of(FaultKind::WrongStream, Stream::Request, 3),
             "one+two failed broken",
         ),
-        // Of one that was given up: nobody waits for it, and the bridge is broken all the same.
+        // A fault in the answer to a call that was given up: no call fails, but the bridge is broken.
         (
             of(FaultKind::NotUtf8, Stream::Response, 7),
             " failed broken",
@@ -145,7 +145,7 @@ fn what_a_fault_means_for_whom() {
     }
     let verdict = tolerant.fault(not_json(), "hello".into());
     assert_eq!(word(&mut tolerant, verdict), "stray hello");
-    // An answer that nobody asked for is no stray line.
+    // An answer to a call that is not open is a breach, not a stray line.
     let verdict = tolerant.handle_message(&result(9), None);
     assert_eq!(word(&mut tolerant, verdict), "one failed broken");
 }
@@ -172,7 +172,7 @@ fn late_answers_are_expected_once() {
         ),
         (1, false, true)
     );
-    // While one is owed an error without an id may be its own.
+    // After the late answer came, an error without an id can only be for the open call.
     let verdict = calls.handle_message(&result(1), None);
     assert_eq!(word(&mut calls, verdict), "nothing");
     assert_eq!(calls.still_running(), 0);
@@ -198,7 +198,7 @@ fn late_answers_are_expected_once() {
         "it is dropped all the same"
     );
 
-    // What a bridge is may be said late, and keeps nobody waiting.
+    // The answer to `meta` may come late, and does not count as a running call.
     calls.begin(-1, "probe");
     calls.give_up(now, -1);
     assert_eq!(calls.still_running(), 0);

@@ -62,7 +62,7 @@ mod tests {
             load.tick(at(second));
             assert!(!load.is_high(at(second)));
         }
-        // The process was away: only one tick of the last eleven seconds.
+        // The process was stopped: only one tick in the last eleven seconds.
         load.tick(at(60));
         assert!(load.is_high(at(60)));
         for second in 61..=64 {

@@ -71,7 +71,7 @@ pub enum Received {
     Nothing,
 }
 
-/// What happened.
+/// An event for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PersistentEvent {
     /// The stream is dead: drop it and connect again.
@@ -218,7 +218,7 @@ impl PersistentProtocol {
         };
         self.last_sent = id;
         self.mark_acked();
-        // A pending replay will write it.
+        // If a replay is pending, that will write the message.
         let out = (self.connected && !self.replay_due).then_some(&mut self.out);
         if self.replay.is_empty() {
             self.load.reset(now);
@@ -309,7 +309,7 @@ impl PersistentProtocol {
         self.last_read = now;
     }
 
-    /// The stream was lost: only messages are kept of what was to be written.
+    /// The stream was lost: of what was to be written only messages are kept.
     pub fn stream_lost(&mut self) {
         self.connected = false;
         self.out.clear();
@@ -403,7 +403,7 @@ impl PersistentProtocol {
         due.min_by_key(|(at, _)| *at)
     }
 
-    /// The next thing that happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<PersistentEvent> {
         self.events.pop_front()
     }
@@ -413,7 +413,7 @@ impl PersistentProtocol {
         self.replay.len()
     }
 
-    /// Their bytes, with a charge for each.
+    /// The bytes of these messages, with a charge for each.
     pub fn replay_bytes(&self) -> usize {
         self.replay.bytes()
     }

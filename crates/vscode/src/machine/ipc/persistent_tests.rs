@@ -1,4 +1,4 @@
-//! The persistent protocol against literal bytes, the clock, lost streams and hostile peers.
+//! Tests of the persistent protocol: literal bytes, simulated time, lost streams and hostile peers.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn at(start: Instant, millis: u64) -> Instant {
     start + Duration::from_millis(millis)
 }
 
-/// All that is to be written, as frames.
+/// All bytes to be written, as frames.
 fn written(protocol: &mut PersistentProtocol, now: Instant) -> Vec<Frame> {
     let mut bytes = Vec::new();
     while let Some(out) = protocol.outgoing(now) {
@@ -170,7 +170,7 @@ fn pause_stops_everything_until_resume() {
     b.handle_frame(start, frame(Regular, 1, 0, "a"));
     b.handle_frame(start, frame(Pause, 0, 0, ""));
     b.send(start, &text("queued while paused")).unwrap();
-    // Signs of life do not pile up meanwhile.
+    // Keep-alives and acknowledgements do not pile up meanwhile.
     for seconds in 0..1000 {
         b.handle_timeout(at(start, seconds * 1000));
         assert_eq!(written(&mut b, start), []);
@@ -215,7 +215,7 @@ fn another_stream_gets_an_ack_and_all_that_was_not_acknowledged() {
     a.resume(now);
     let sent = written(&mut a, now);
     assert_eq!(sent[0], frame(Ack, 0, 1, ""));
-    // With their own ids and acks, and the large buffer is not copied for it.
+    // The messages with their own ids and acks; the large buffer is not copied for it.
     let rest: Vec<_> = sent[1..]
         .iter()
         .map(|frame| (frame.id, frame.ack, frame.payload.len()))
@@ -253,7 +253,7 @@ fn a_peer_that_never_acknowledges_ends_the_session() {
         let refused = a.send(start, &message).unwrap_err();
         assert!(matches!(refused, PersistentError::NoRoom { .. }));
         assert!(a.replay_bytes() < 6000);
-        // It speaks, so that the stream is not dead, and acknowledges nothing.
+        // The peer sends frames, so the stream is not dead, but acknowledges nothing.
         let mut failed = None;
         for seconds in 1..60 {
             let now = at(start, seconds * 1000);
@@ -306,7 +306,7 @@ fn a_peer_that_acknowledges_what_it_never_read_gets_no_more_than_fits() {
     assert_eq!((sent, a.queued_bytes()), (4, 4000));
     assert!(a.send(now, &message).is_err());
 
-    // One that reads after all has room again, and is not blamed for what it read.
+    // A peer that reads after all makes room, and its late reading is not held against it.
     a.handle_frame(now, frame(Resume, 0, 0, ""));
     assert_eq!(written(&mut a, now).len(), 4);
     assert!(a.has_room());
@@ -324,7 +324,7 @@ fn a_silent_stream_is_dead_after_twenty_seconds_unless_we_were_busy() {
         let mut dead = None;
         let mut seconds = 0;
         while dead.is_none() && seconds < 100 {
-            // A busy process comes round every twenty seconds only.
+            // A busy process checks only every twenty seconds.
             seconds += if busy { 20 } else { 1 };
             let now = at(start, seconds * 1000);
             if a.poll_timeout().is_some_and(|(due, _)| now >= due) {
@@ -339,7 +339,7 @@ fn a_silent_stream_is_dead_after_twenty_seconds_unless_we_were_busy() {
         };
         assert_eq!(dead, (!busy).then_some(event));
     }
-    // Any word, and reading that we stopped ourselves, moves it.
+    // Any frame, and a pause in our own reading, restarts the timeout.
     let mut a = PersistentProtocol::new(start, PersistentConfig::default());
     a.send(start, &text("x")).unwrap();
     for seconds in 1..200 {
@@ -360,7 +360,7 @@ fn hostile_frames_change_nothing() {
     let now = Instant::now();
     let mut a = PersistentProtocol::new(now, config());
     a.send(now, &text("x")).unwrap();
-    // An acknowledgement of what was never sent is one of what was.
+    // An acknowledgement beyond the last message acknowledges all that were sent.
     a.handle_frame(now, frame(Ack, 0, u32::MAX, ""));
     assert_eq!(a.unacknowledged(), 0);
     a.send(now, &text("y")).unwrap();
@@ -373,7 +373,7 @@ fn hostile_frames_change_nothing() {
     assert!(a.handle_bytes(now, &mut over).is_err());
 }
 
-/// A pair whose stream is cut at random bytes: everything arrives once and in order.
+/// Two ends whose stream is cut at random bytes: every message arrives once and in order.
 #[test]
 fn cut_at_random_bytes_everything_arrives_once() {
     for seed in 0..200_u64 {

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use super::super::Chunks;
 use super::{Payload, put_header};
 
-/// Bytes charged for a message beside its own.
+/// Bytes charged for a message in addition to its own.
 const CHARGE: usize = 96;
 
 /// Small messages share blocks of this size. Acknowledgements come in order, so at most one block is kept

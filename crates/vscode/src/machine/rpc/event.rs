@@ -2,7 +2,7 @@
 
 use breakbulk_message::vscode::{DecodeError, EncodeError, Reply, Request};
 
-/// What happened.
+/// An event of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The peer calls a method: run it, [`acknowledge`](super::Rpc::acknowledge) it, and

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Config, RequestId};
 
-/// Bytes charged for a request beside its own.
+/// Bytes charged for a request in addition to its own.
 const REQUEST_CHARGE: usize = 256;
 
 /// Requests without a reply.

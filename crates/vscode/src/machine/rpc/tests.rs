@@ -1,4 +1,4 @@
-//! The machine against literal bytes, its own limits, and hostile peers.
+//! Tests of the state machine: literal bytes, its limits, and hostile peers.
 
 use std::time::{Duration, Instant};
 
@@ -154,7 +154,7 @@ fn cancel_is_sent_once_and_only_where_somebody_listens() {
     assert!(!rpc.cancel(req));
     assert!(!rpc.cancel(99));
     assert_eq!(sent(&mut rpc), [&b"\x06\0\0\0\x02"[..]]);
-    // The callee still replies, and the caller still hears it unless it forgot.
+    // The callee still replies, and the caller gets the reply unless it has forgotten the call.
     give(&mut rpc, b"\x07\0\0\0\x02");
     let outcome = Ok(Reply::OkEmpty);
     assert_eq!(events(&mut rpc), [Event::Reply { req, outcome }]);
@@ -278,7 +278,7 @@ fn requests_are_bounded_and_reading_stops_where_no_reply_is_needed() {
         give(&mut rpc, bytes);
     }
     assert!(!rpc.wants_message());
-    // A call of ours needs its reply, so reading goes on and the next request is told to wait.
+    // This side's call needs a reply, so reading goes on, and a further request is refused as busy.
     rpc.call(Instant::now(), request("$back", "[]")).unwrap();
     assert!(rpc.wants_message());
     sent(&mut rpc);
@@ -372,10 +372,10 @@ fn a_call_that_was_not_carried_leaves_nothing_behind() {
     assert_eq!(rpc.poll_timeout(), None);
 }
 
-/// When, and what.
+/// Times in milliseconds, and what happens then.
 type Timeline<'a, T> = &'a [(u64, T)];
 
-/// What happens at which millisecond: `c` a call, `a` an acknowledgement; what is told.
+/// The inputs (`c` a call, `a` an acknowledgement) and the events that must follow.
 // VSCODE-3
 #[test]
 fn responsive_and_unresponsive() {
@@ -391,7 +391,7 @@ fn responsive_and_unresponsive() {
             &[(0, 'c'), (100, 'c'), (2500, 'a')],
             &[(6000, Event::Unresponsive)],
         ),
-        // Acknowledgements of nothing are not saved up.
+        // Acknowledgements without a request do not count later.
         (
             &[(0, 'a'), (0, 'a'), (10, 'c')],
             &[(3010, Event::Unresponsive)],
@@ -438,7 +438,7 @@ fn small_messages_keep_few_of_the_reads_they_came_in() {
 }
 
 /// Every kind of message cut at every byte, and with every byte changed: no panic, and every request
-/// whose header is whole has an answer or runs.
+/// with a complete header runs or is answered.
 #[test]
 fn truncations_and_changed_bytes() {
     let samples: [&[u8]; 8] = [
@@ -489,7 +489,7 @@ fn deep_json_and_reference_games_are_errors_and_not_stack() {
     let mut rpc = Rpc::new(Config::default());
     give(&mut rpc, &bytes);
     assert_eq!(sent(&mut rpc).len(), 2);
-    // References are values: they are read with the value, and the wrong ones refused there.
+    // References are read with the value that contains them, where invalid ones are refused.
     for (json, good) in [
         (r#"{"$$ref$$":0}"#, true),
         (r#"{"$$ref$$":-1}"#, true),

@@ -1,5 +1,5 @@
-//! Recorded runs of the original bridge, against the bridge in Rust. How they are read, run and
-//! compared is shared with the tests of the bridges, which run the one in Python too.
+//! Replays recorded runs of the original bridge to the bridge in Rust. The code that reads, runs and compares
+//! them is shared with the tests of the bridges, which also replay them to the bridge in Python.
 
 #[path = "../../../../../crates/tywrap/tests/bridge/replies.rs"]
 mod replies;

@@ -1,5 +1,5 @@
-//! Recorded meetings of the original host with a misbehaving bridge, against our host. How they are run
-//! and compared is shared with the tests of the host.
+//! Replays recorded sessions of the original host with a misbehaving bridge to this project's host. The
+//! code that runs and compares them is shared with the tests of the host.
 
 #[path = "../../../../../crates/tywrap/tests/host/scenarios.rs"]
 mod scenarios;

@@ -1,4 +1,4 @@
-//! Calls as described.
+//! Reads the descriptions of calls in the recordings.
 
 use breakbulk_message::vscode::{
     Args, Body, EncodeError, Passed, Request, RpcId, RpcMessage, StockTransformer, UriTransformer,
@@ -13,7 +13,7 @@ pub(super) struct Call {
     pub(super) method: String,
     pub(super) args: Vec<Passed>,
     pub(super) cancellation: bool,
-    /// A function is `null` in an argument array, and no argument by itself.
+    /// Whether an argument is a function: JSON makes it `null`, and a mixed list of arguments cannot have it.
     pub(super) has_function: bool,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn abbreviated(method: &str) -> Option<String> {
     whole.then(|| front.to_owned() + &last.to_string().repeat(missing / last.len_utf8()))
 }
 
-/// Every side may have a transformer or none; a recording does not say.
+/// The transformers that may have been used, or none: a recording does not say which.
 pub(super) fn transformers(case: &Json) -> Vec<Option<StockTransformer>> {
     let mut authorities = vec![String::new()];
     collect_authorities(case, &mut authorities);

@@ -1,4 +1,4 @@
-//! Frames as recorded.
+//! Reads the recorded frames.
 
 use breakbulk_message::vscode::{
     Args, Body, EncodeError, Header, JsonError, Limits, MessageType, Passed, ReadError, Reply,
@@ -58,7 +58,7 @@ impl Frame {
         decode(whole, &Limits::default()).ok()
     }
 
-    /// Takes the built bytes for the frame's own where only the front of it was recorded.
+    /// Compares built bytes with the frame. Where only its beginning was recorded, they complete the frame.
     pub(super) fn is(&mut self, built: &[u8]) -> bool {
         let same = built.len() == self.len && built.starts_with(&self.bytes);
         if same {
@@ -67,7 +67,7 @@ impl Frame {
         same
     }
 
-    /// Bytes to message to bytes, and message to values to message.
+    /// Checks that bytes decode and encode to the same bytes, and values to the same message.
     pub(super) fn check(&self) -> Result<Deviation, String> {
         if !self.is_whole() {
             return Ok(None);
@@ -109,7 +109,7 @@ pub(super) fn rewritten<V, T: PartialEq>(
             let again = write(values).map_err(|error| error.to_string())?;
             Ok(again == *original)
         }
-        // Rust's strings cannot hold it; the text passed through as it is.
+        // Rust's strings cannot hold a lone surrogate; the JSON text itself was kept as it is.
         Err(error) if is_lone_surrogate(&error) => Ok(true),
         Err(error) => Err(error.to_string()),
     }

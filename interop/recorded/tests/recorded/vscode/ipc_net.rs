@@ -14,10 +14,10 @@ use serde_json::Value as Json;
 use super::values::bytes_of;
 use super::{NO_DEFLATE, Verdict};
 
-/// How late a recorded timer may have been.
+/// How many milliseconds a recorded timer may have been late.
 const LATE: u64 = 100;
 
-/// The sessions of the file; the second goes on where the first ended.
+/// The sessions of a file; the second one continues the first.
 #[derive(Default)]
 pub(super) struct Sessions {
     basic: Option<Pair>,
@@ -69,7 +69,7 @@ impl Sessions {
         })
     }
 
-    /// Messages at the recorded times; acknowledgements at their own.
+    /// Sends the messages at the recorded times; the machines must acknowledge them at the recorded times.
     fn basic(&mut self, entry: &Json) -> Verdict {
         let mut pair = Pair::new();
         let recorded = [timed(&entry["a"])?, timed(&entry["b"])?];
@@ -125,7 +125,7 @@ impl Sessions {
         let wanted: Vec<_> = strings(&entry["got"]);
         let unacknowledged = (pair.a.unacknowledged(), pair.b.unacknowledged());
         self.basic = Some(pair);
-        // The last line was recorded with the session that follows.
+        // The last line was recorded with the session that continues this one.
         match wanted.starts_with(&got) && got.len() + 1 == wanted.len() && unacknowledged == (0, 0)
         {
             true => Ok(None),
@@ -161,7 +161,7 @@ impl Sessions {
     }
 }
 
-/// All of one tick in one write.
+/// Everything sent in one tick goes out in one write.
 fn protocol(entry: &Json) -> Verdict {
     let mut protocol = Protocol::new(1 << 20);
     let mut wire = Vec::new();
@@ -261,7 +261,7 @@ fn keep_alive(entry: &Json) -> Verdict {
     same(&by_a, &entry["a"])
 }
 
-/// The cuts of a stream; the heads of frames are the WebSocket's own.
+/// Checks where a stream is cut into WebSocket frames; the frames' heads are the WebSocket's own.
 fn websocket(frames: &Json, size: usize) -> Verdict {
     let mut stream = Chunks::default();
     stream.put_shared(&Bytes::from(vec![b'a'; size]));

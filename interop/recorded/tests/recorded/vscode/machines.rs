@@ -11,7 +11,7 @@ use super::frames::Frame;
 use super::values::bytes_of;
 use super::{Deviation, REQUEST_ZERO, SILENT_AFTER_DISPOSE, Verdict};
 
-/// How late a recorded timer may have been.
+/// How many milliseconds a recorded timer may have been late.
 const LATE: u64 = 100;
 
 fn sent(rpc: &mut Rpc) -> Vec<Bytes> {
@@ -19,7 +19,7 @@ fn sent(rpc: &mut Rpc) -> Vec<Bytes> {
     packets.map(|packet: Packet| packet.to_bytes()).collect()
 }
 
-/// Both ends as machines: each recorded frame is what they send when told to do the same.
+/// Replays a call with a machine at both ends: each must send the recorded frames.
 pub(super) fn replay(case: &Json) -> Result<Deviation, String> {
     let now = Instant::now();
     let mut ends = [Rpc::new(Config::default()), Rpc::new(Config::default())];
@@ -89,7 +89,7 @@ pub(super) fn answers(injected: &[Bytes]) -> Vec<Bytes> {
         }
     }
     for (id, reply) in replies {
-        // A refusal is answered by an error, which is looked at like any other answer.
+        // If the machine refuses the reply, it sends an error, which is compared like any other answer.
         let _ = rpc.reply(id, reply);
     }
     sent(&mut rpc)
@@ -108,7 +108,7 @@ fn handled(request: &Request) -> Reply {
     }
 }
 
-/// Whether the answers are the recorded ones; the texts of errors are our own.
+/// Whether the answers are the recorded ones; the texts of errors may differ.
 pub(super) fn same_answers(ours: &[Bytes], recorded: &[Frame]) -> bool {
     let is_error = |bytes: &Bytes| bytes.first() == Some(&11);
     let mut pairs = ours.iter().zip(recorded);
@@ -119,7 +119,7 @@ pub(super) fn same_answers(ours: &[Bytes], recorded: &[Frame]) -> bool {
         })
 }
 
-/// Every request that our machine answers has one acknowledgement and one reply.
+/// Whether every request that the machine answers has one acknowledgement and one reply.
 pub(super) fn all_settled(ours: &[Bytes]) -> bool {
     let count = |wanted: fn(u8) -> bool| {
         let of_type = |bytes: &&Bytes| bytes.first().is_some_and(|kind| wanted(*kind));
@@ -253,7 +253,7 @@ fn dispose_caller(entry: &Json) -> Verdict {
     }
 }
 
-/// What cannot be written consumes no number.
+/// A call that cannot be encoded uses up no request number.
 fn id_after_throw(entry: &Json) -> Verdict {
     let now = Instant::now();
     let mut rpc = Rpc::new(Config::default());

@@ -1,4 +1,4 @@
-//! Values as described.
+//! Reads the descriptions of values in the recordings.
 
 use breakbulk_message::vscode::{Passed, Value};
 use bytes::Bytes;
@@ -36,7 +36,7 @@ pub(super) fn to_passed(recorded: &Json) -> Option<Passed> {
     }
 }
 
-/// What `JSON.stringify` would see; `None` for what depends on JavaScript's own objects.
+/// What `JSON.stringify` would get; `None` for a value that depends on JavaScript's own objects.
 pub(super) fn to_value(recorded: &Json) -> Option<Value> {
     if let Some((tag, inner)) = tag(recorded) {
         return tagged(tag, inner);
@@ -79,8 +79,8 @@ pub(super) fn ordered_arg(arg: Passed, model: Option<&Passed>) -> Passed {
     }
 }
 
-/// Keys in the order of what was sent: `serde_json`'s map does not keep the description's. Numbers
-/// are made exact.
+/// Puts the keys in the order of the message: `serde_json`'s map does not keep the description's. Also makes
+/// numbers exact.
 pub(super) fn ordered(value: Value, model: &Value) -> Value {
     match (value, model) {
         (Value::Object(mut entries), Value::Object(model)) => {
@@ -120,12 +120,12 @@ pub(super) fn passed_same(recorded: &Json, passed: &Passed) -> bool {
     }
 }
 
-/// Whether JavaScript would hold the same. A key whose value is undefined is as good as none.
+/// Whether JavaScript would hold the same value. A key whose value is undefined counts as absent.
 pub(super) fn same(recorded: &Json, value: &Value) -> bool {
     let is_undefined = |recorded: &Json| matches!(tag(recorded), Some(("@undefined", _)));
     match (recorded, value) {
         (Json::Array(items), Value::Array(values)) => {
-            // The original leaves a hole where an undefined was, which may be recorded as null.
+            // The original leaves a hole in place of an undefined, which may be recorded as null.
             let hole = |item: &Json, value: &Value| item.is_null() && *value == Value::Undefined;
             let mut pairs = items.iter().zip(values);
             items.len() == values.len()

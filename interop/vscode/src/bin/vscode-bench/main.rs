@@ -1,5 +1,5 @@
-//! How fast two of our endpoints talk, beside VSCode's own pair in node and beside raw TCP, all in
-//! one run. `--json` is for machines.
+//! Compares the speed of two of this project's endpoints with VSCode's own pair in node and with raw TCP,
+//! all in one run. `--json` prints the figures for machines.
 
 mod ours;
 mod raw;
@@ -13,7 +13,7 @@ use interop_vscode::node::script;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-/// Small calls of a round, at once or one after the other; `pair_bench.mjs` has the same.
+/// Small calls per round, concurrent or sequential; `pair_bench.mjs` has the same number.
 const CALLS: u32 = 1000;
 const ROUNDS: usize = 50;
 
@@ -23,7 +23,7 @@ const LARGE: usize = 16_000_000;
 const REQUEST: usize = 13 + 22;
 const ANSWER: usize = 13 + 5 + 13 + 12;
 
-/// A figure of ours, what it is compared with, and how much of that it must be.
+/// A figure of this project, the figure it is compared with, and the least ratio of the two.
 struct Line {
     key: &'static str,
     about: &'static str,
@@ -70,7 +70,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What VSCode's own pair comes to.
+/// The figures of VSCode's own pair.
 fn node() -> Result<Value> {
     let output = script("pair_bench.mjs")?
         .as_std_mut()
@@ -85,9 +85,9 @@ fn node() -> Result<Value> {
 
 fn measure(node: &Value) -> Result<Vec<Line>> {
     let of_node = |key: &str| node[key].as_f64().with_context(|| format!("no {key}"));
-    // In memory node has one thread for both ends, and so have we.
+    // In memory both ends share one thread in node, so they do here.
     let memory = one_thread()?.block_on(in_memory())?;
-    // Over TCP node has a process for each end, and we a thread. The caller runs on one of them too.
+    // Over TCP each end has a process in node, and a thread here; the caller shares one of these threads.
     let tcp = two_threads()?.block_on(async { tokio::spawn(over_tcp()).await? })?;
     let calls = |best: Duration| f64::from(CALLS) / best.as_secs_f64();
     let bytes = |best: Duration| LARGE as f64 / best.as_secs_f64();
@@ -145,7 +145,7 @@ struct OverTcp {
     raw_large: Duration,
 }
 
-/// Ours and raw in turns, so that both have the machine's better and worse moments.
+/// Alternates between RPC and raw TCP, so that both have the machine's better and worse moments.
 async fn over_tcp() -> Result<OverTcp> {
     let pair = ours::over_tcp().await?;
     let mut raw = raw::Exchange::new(REQUEST, ANSWER).await?;

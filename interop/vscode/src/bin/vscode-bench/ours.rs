@@ -1,4 +1,4 @@
-//! Two of our endpoints: in memory, and over loopback TCP.
+//! Measures two of this project's endpoints: in memory, and over loopback TCP.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use breakbulk::message::vscode::{Passed, RpcId, SerializedError, Thrown, Value};
 use breakbulk::vscode::{Actor, Actors, Config, Endpoint, Remote, Returned, Stream};
 use bytes::Bytes;
 
-/// Bytes that lie between the two in memory.
+/// The buffer between the two ends in memory, in bytes.
 const DUPLEX: usize = 256 << 10;
 
 /// A caller and the endpoint that it calls.
@@ -51,7 +51,7 @@ fn pair(caller: impl Stream, callee: impl Stream) -> Result<Pair> {
 }
 
 impl Pair {
-    /// How long so many calls take, made at once.
+    /// How long this many concurrent calls take.
     pub(crate) async fn pipelined(&self, count: u32) -> Result<Duration> {
         let start = Instant::now();
         let calls: Vec<_> = (0..count)

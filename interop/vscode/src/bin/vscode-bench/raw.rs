@@ -1,4 +1,4 @@
-//! TCP with nothing on it: what the same bytes take at least.
+//! Measures bare TCP: the least time that the same bytes take.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What is read at once, over and over into the same memory.
+/// The size of the read buffer, which is used again and again.
 const READ: usize = 256 << 10;
 
-/// Both ends of a connection over loopback: the caller's, the callee's.
+/// Both ends of a connection over loopback: first the caller's, then the callee's.
 pub(crate) async fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -19,8 +19,8 @@ pub(crate) async fn pair() -> io::Result<(TcpStream, TcpStream)> {
     Ok((caller, callee.0))
 }
 
-/// So many bytes there, of which the reader keeps nothing, then so many back. The callee ends with its
-/// caller.
+/// Sends bytes of a request's size, which the callee discards, and gets bytes of an answer's size. The
+/// callee's task ends with the connection.
 pub(crate) struct Exchange {
     caller: TcpStream,
     there: Vec<u8>,
@@ -38,7 +38,7 @@ impl Exchange {
         })
     }
 
-    /// How long so many take, one after the other.
+    /// How long this many exchanges take, one after the other.
     pub(crate) async fn round(&mut self, count: u32) -> io::Result<Duration> {
         let start = Instant::now();
         for _ in 0..count {
