@@ -12,8 +12,8 @@ use super::Replacement;
 /// The most messages of a batch that are answered one by one.
 const ANSWERED: usize = 1024;
 
-/// The requests of a batch are answered with errors; if it has responses alone, they are replaced by
-/// errors. `None` if it has neither.
+/// The requests of a batch are answered with errors; the responses of one without requests are replaced by
+/// errors. `None` if it has neither, or both: errors would reach only one side, and the other one would wait.
 pub(super) fn instead(
     bytes: &Bytes,
     error: &SendError,
@@ -33,12 +33,12 @@ pub(super) fn instead(
     }
     let errors = |ids: Ids<'_>| ids.errors(bytes.len(), error, too_large_code);
     match (requests.ids.is_empty(), responses.ids.is_empty()) {
-        (false, _) => Some(Replacement::Answer(errors(requests).into())),
+        (false, true) => Some(Replacement::Answer(errors(requests).into())),
         (true, false) => {
             let errors = Outgoing::new(errors(responses)).uncut();
             Some(Replacement::Replace(Box::new(errors)))
         }
-        (true, true) => None,
+        (true, true) | (false, false) => None,
     }
 }
 
@@ -129,7 +129,8 @@ mod tests {
         let batch = format!(" [{response}]");
         let errors = format!("[{}]", error("7", batch.len()));
         assert_eq!(found(&batch), Some(("replace", errors)));
-        for other in [format!("[{notification}]"), "[1]".into(), "[".into()] {
+        let both = format!("[{},{response}]", request("1"));
+        for other in [format!("[{notification}]"), both, "[1]".into(), "[".into()] {
             assert_eq!(found(&other), None, "{other}");
         }
         // One input causes a bounded answer.
