@@ -45,7 +45,7 @@ impl KnownClients {
     /// Reads the clients in the file beside this key, `KEY.clients`.
     pub(super) fn beside(key: Option<&Path>) -> Self {
         let file = key.map(|key| files::beside(key, "clients"));
-        let known = file.as_deref().map(read).unwrap_or_default();
+        let known = file.as_deref().and_then(read).unwrap_or_default();
         Self {
             file,
             state: Mutex::new(State {
@@ -89,8 +89,8 @@ impl KnownClients {
             add(&mut state.known, client);
             return;
         };
-        // Somebody may have written to it since.
-        let mut known = read(file);
+        // Somebody may have written to it since. If it cannot be read, it must not lose those of this process.
+        let mut known = read(file).unwrap_or_else(|| state.known.clone());
         add(&mut known, client);
         let lines = known.iter().map(|known| format!("{}\n", known.to_hex()));
         if let Err(error) = files::replace(file, lines.collect::<String>().as_bytes()) {
@@ -110,19 +110,21 @@ fn add(known: &mut Vec<PublicKey>, client: PublicKey) {
     known.drain(..known.len().saturating_sub(KNOWN));
 }
 
-fn read(file: &Path) -> Vec<PublicKey> {
+/// The clients of a file; none of one that is not there. `None`: it cannot be read.
+fn read(file: &Path) -> Option<Vec<PublicKey>> {
     let mut text = String::new();
     let opened = File::open(file).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
     if let Err(error) = opened
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(file = %file.display(), %error, "the file of known clients cannot be read; all clients are unknown");
+        tracing::warn!(file = %file.display(), %error, "the file of known clients cannot be read; those in it are unknown");
+        return None;
     }
     let mut known = Vec::new();
     for client in text.lines().filter_map(|line| public_key(line).ok()) {
         add(&mut known, client);
     }
-    known
+    Some(known)
 }
 
 #[cfg(test)]
@@ -158,6 +160,13 @@ mod tests {
         assert_eq!(clients.state().first.len(), OTHERS);
         assert_eq!(clients.all(), [named, friend]);
         assert_eq!(KnownClients::beside(Some(&key)).all(), [named, friend]);
+        // A file that cannot be read loses nothing of what this process knows.
+        std::fs::write(&file, [0xff]).unwrap();
+        let late = Keys::generate().public_key();
+        clients.seen(late, begin);
+        clients.seen(late, begin + KNOWN_AFTER);
+        let again = KnownClients::beside(Some(&key));
+        assert_eq!(again.all(), [named, friend, late]);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -47,6 +47,20 @@ impl HeardFile {
         }
     }
 
+    /// Opens the file to append records, behind the last whole one: a full disk may have cut one off.
+    fn open(&self) -> io::Result<File> {
+        let file = files::private()
+            .append(true)
+            .create(true)
+            .open(&self.path)?;
+        let length = file.metadata()?.len();
+        let rest = length % RECORD as u64;
+        if rest > 0 {
+            file.set_len(length - rest)?;
+        }
+        Ok(file)
+    }
+
     fn told(&self, state: &mut State, done: io::Result<()>) {
         match done {
             Ok(()) => state.failed = false,
@@ -83,10 +97,10 @@ impl Journal for HeardFile {
         let mut state = lock(&self.state);
         let opened = match state.file.take() {
             Some(file) => Ok(file),
-            None => files::private().append(true).create(true).open(&self.path),
+            None => self.open(),
         };
         let done = opened.and_then(|mut file| {
-            // A single write, so that a crash leaves at most a part of the last record, which is not read.
+            // A single write, so that a crash or a full disk leaves at most a part of the last record.
             file.write_all(&record(heard))?;
             state.file = Some(file);
             Ok(())
@@ -172,6 +186,10 @@ mod tests {
         fs::write(&path, &bytes).unwrap();
         let file = HeardFile::beside(&key);
         assert_eq!(file.load().as_ref(), Some(&all));
+        // What is added to it then, is added behind the last whole record.
+        file.add(&heard(10));
+        let more: Vec<Heard> = (0..11).map(heard).collect();
+        assert_eq!(file.load().as_ref(), Some(&more));
         // Whoever loads it writes it anew, without the half of a record.
         file.replace(all);
         let mut rewritten = 0;

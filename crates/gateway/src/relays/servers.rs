@@ -57,8 +57,12 @@ impl Memory for KnownServers {
         if servers.contains(&(*peer, learned)) {
             return;
         }
-        // Another process with the same key may have added servers since.
-        let mut all = read(&self.file).unwrap_or_default();
+        // Another process with the same key may have added servers since. If the file is there and cannot be read,
+        // it must not lose those of this process.
+        let mut all = read(&self.file).unwrap_or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Vec::new(),
+            _ => servers.clone(),
+        });
         all.retain(|(server, _)| server != peer);
         all.push((*peer, learned));
         all.drain(..all.len().saturating_sub(SERVERS));
@@ -136,6 +140,11 @@ mod tests {
         assert_eq!(text.lines().count(), SERVERS);
         assert!(text.ends_with(&format!("{} oversized\n", third.to_hex())));
         assert_eq!(known.recall(&first), None);
+        // A file that cannot be read loses nothing of what this process knows.
+        fs::write(&file, [0xff]).unwrap();
+        known.keep(&second, learned("oversized"));
+        let again = KnownServers::beside(&key);
+        assert_eq!(again.recall(&third), Some(learned("oversized")));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
