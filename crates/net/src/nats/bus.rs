@@ -1,5 +1,6 @@
 //! A connection to NATS: its options, how often it was lost, and what the server denied.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,9 @@ const QUEUE: usize = 128;
 
 /// How many messages of one subscription may wait to be read.
 const SUBSCRIPTION: usize = 8192;
+
+/// How many denials of the server are remembered.
+const DENIALS: usize = 16;
 
 /// A server that does not answer a ping in this time is gone.
 const PING: Duration = Duration::from_secs(15);
@@ -130,8 +134,36 @@ pub(super) struct Bus {
 struct Said {
     /// How often it was lost.
     losses: watch::Sender<u64>,
-    /// The last denial of the server.
-    denial: watch::Sender<Option<String>>,
+    /// What the server denied.
+    denials: watch::Sender<Denials>,
+}
+
+/// What the server denied so far.
+#[derive(Debug, Default)]
+struct Denials {
+    count: u64,
+    /// Its words, the latest last.
+    last: VecDeque<String>,
+}
+
+impl Denials {
+    fn add(&mut self, words: String) {
+        self.count += 1;
+        self.last.push_back(words);
+        if self.last.len() > DENIALS {
+            self.last.pop_front();
+        }
+    }
+
+    /// The first one after so many that names this subject, or of any subject.
+    fn since(&self, count: u64, subject: Option<&str>) -> Option<&String> {
+        let new = usize::try_from(self.count - count).unwrap_or(usize::MAX);
+        let known = self.last.len().saturating_sub(new);
+        let names = |words: &&String| {
+            subject.is_none_or(|subject| words.contains(&format!("\"{subject}\"")))
+        };
+        self.last.iter().skip(known).find(names)
+    }
 }
 
 impl Bus {
@@ -139,7 +171,7 @@ impl Bus {
         options.check()?;
         let said = Arc::new(Said {
             losses: watch::Sender::new(0),
-            denial: watch::Sender::new(None),
+            denials: watch::Sender::default(),
         });
         let hears = said.clone();
         let mut connect = ConnectOptions::new()
@@ -219,11 +251,17 @@ impl Bus {
         self.client.connection_state() == State::Connected
     }
 
-    /// Waits until the server denied something.
-    pub(super) async fn denied(&self) -> NatsError {
-        let mut denial = self.said.denial.subscribe();
-        let denial = denial.wait_for(Option::is_some).await;
-        let reason = denial.ok().and_then(|denial| denial.clone());
+    /// How often the server denied something so far.
+    pub(super) fn denials(&self) -> u64 {
+        self.said.denials.borrow().count
+    }
+
+    /// Waits until the server denied something after so many denials: at this subject, or at any.
+    pub(super) async fn denied_since(&self, count: u64, subject: Option<&str>) -> NatsError {
+        let mut denials = self.said.denials.subscribe();
+        let new = |denials: &Denials| denials.since(count, subject).cloned();
+        let denied = denials.wait_for(|denials| new(denials).is_some()).await;
+        let reason = denied.ok().and_then(|denials| new(&denials));
         NatsError::Denied {
             server: self.options.server.clone(),
             reason: reason.unwrap_or_default(),
@@ -265,7 +303,7 @@ impl Said {
                 let text = plain_text(error);
                 tracing::warn!(error = %text, "the NATS server reports an error");
                 if text.to_ascii_lowercase().contains("permissions violation") {
-                    self.denial.send_replace(Some(text));
+                    self.denials.send_modify(|denials| denials.add(text));
                 }
             }
             event => tracing::debug!(%event, "the connection to the NATS server reports"),
@@ -306,6 +344,22 @@ mod tests {
         ] {
             assert_eq!(bad_subject(subject).is_none(), fine, "{subject:?}");
         }
+    }
+
+    // LINE-6
+    #[test]
+    fn a_denial_concerns_who_asked_for_that_subject_since() {
+        let mut denials = Denials::default();
+        denials.add("permissions violation for publish to \"a\"".to_owned());
+        assert!(denials.since(0, Some("a")).is_some() && denials.since(0, None).is_some());
+        assert_eq!(denials.since(0, Some("b")), None);
+        assert_eq!(denials.since(1, None), None, "of before");
+        for _ in 0..2 * DENIALS {
+            denials.add("permissions violation for subscription to \"b\"".to_owned());
+        }
+        assert_eq!(denials.last.len(), DENIALS);
+        assert_eq!(denials.since(0, Some("a")), None, "forgotten");
+        assert!(denials.since(denials.count - 1, Some("b")).is_some());
     }
 
     #[test]

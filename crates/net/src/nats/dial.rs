@@ -26,7 +26,7 @@ async fn connect_as(options: &NatsOptions, probe: bool) -> Result<NatsTransport,
     let bus = Bus::connect(options).await?;
     tokio::select! {
         biased;
-        denied = bus.denied() => Err(denied),
+        denied = bus.denied_since(0, None) => Err(denied),
         opened = open(&bus, &options.subject, probe) => opened,
     }
 }

@@ -29,7 +29,9 @@ impl NatsHub {
     /// If this is not a valid subject, or the connection is lost.
     pub async fn listen(&self, subject: &str, sessions: usize) -> Result<NatsListener, NatsError> {
         check(subject)?;
-        NatsListener::at(self.0.clone(), subject, sessions).await
+        let denials = self.0.denials();
+        let subject_alone = Some(subject.to_owned());
+        NatsListener::at(self.0.clone(), subject, sessions, (denials, subject_alone)).await
     }
 
     /// Opens a session with a program that listens at a subject.
@@ -68,10 +70,11 @@ impl NatsHub {
         if !self.is_connected() {
             return Err(self.0.failed("there is no connection at the moment"));
         }
+        let denials = self.0.denials();
         tokio::select! {
             biased;
             answer = asking => answer,
-            denied = self.0.denied() => Err(denied),
+            denied = self.0.denied_since(denials, None) => Err(denied),
             () = self.0.lost_since(self.0.losses()) => {
                 Err(self.0.failed("the connection was lost"))
             }

@@ -24,6 +24,8 @@ const REFUSALS: usize = 64;
 pub struct NatsListener {
     bus: Bus,
     requests: Subscriber,
+    /// A denial after so many ends the listener: at this subject, or at any if the connection is its own.
+    denied: (u64, Option<String>),
     /// One permit for each session that may be open.
     open: Arc<Semaphore>,
     limit: usize,
@@ -37,11 +39,16 @@ impl NatsListener {
     /// Connects to NATS and subscribes; at most `sessions` may be open.
     pub async fn bind(options: &NatsOptions, sessions: usize) -> Result<Self, NatsError> {
         let bus = Bus::connect(options).await?;
-        Self::at(bus, &options.subject, sessions).await
+        Self::at(bus, &options.subject, sessions, (0, None)).await
     }
 
     /// Subscribes to a subject over an existing connection.
-    pub(super) async fn at(bus: Bus, subject: &str, sessions: usize) -> Result<Self, NatsError> {
+    pub(super) async fn at(
+        bus: Bus,
+        subject: &str,
+        sessions: usize,
+        denied: (u64, Option<String>),
+    ) -> Result<Self, NatsError> {
         let queue = bus.options.queue.clone();
         let requests = bus.client.queue_subscribe(subject.to_owned(), queue).await;
         let requests = requests.map_err(|error| bus.failed(error))?;
@@ -53,6 +60,7 @@ impl NatsListener {
         Ok(Self {
             bus,
             requests,
+            denied,
             open: Arc::new(Semaphore::new(sessions.min(Semaphore::MAX_PERMITS))),
             limit: sessions,
             refusals: Arc::new(Semaphore::new(REFUSALS)),
@@ -66,7 +74,7 @@ impl NatsListener {
         loop {
             tokio::select! {
                 biased;
-                denied = self.bus.denied() => return Err(denied),
+                denied = self.bus.denied_since(self.denied.0, self.denied.1.as_deref()) => return Err(denied),
                 // The sender is `self`, so that there is always a next one.
                 Some(transport) = self.arrivals.recv() => return Ok(transport),
                 request = self.requests.next() => {
