@@ -72,10 +72,8 @@ pub async fn read_body(
     if let Some(size) = declared
         && size > limit as u64
     {
-        let unread = size > drained.max(DRAIN_MAX) as u64;
-        if !unread {
-            drain(&mut chunks, drained, &mut refused).await;
-        }
+        let unread = size > drained.max(DRAIN_MAX) as u64
+            || !drain(&mut chunks, drained, &mut refused).await;
         return Err(BodyError::TooLarge { declared, unread });
     }
     // Grows with what comes in: a declared length must not cause an allocation.
@@ -88,8 +86,7 @@ pub async fn read_body(
             refused(&bytes);
             drop(bytes);
             refused(&chunk);
-            drain(&mut chunks, drained, &mut refused).await;
-            let unread = false;
+            let unread = !drain(&mut chunks, drained, &mut refused).await;
             return Err(BodyError::TooLarge { declared, unread });
         }
         if !charge.grow_to(bytes.len() + chunk.len()) {
@@ -113,21 +110,55 @@ fn too_large(declared: Option<u64>, limit: usize) -> Answer {
     Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &error)
 }
 
+/// Reads the rest of a refused body, within limits; true if that was all of it.
 async fn drain(
     chunks: &mut axum::body::BodyDataStream,
     drained: usize,
     refused: &mut impl FnMut(&[u8]),
-) {
+) -> bool {
     let mut left = drained.max(DRAIN_MAX);
     let within = DRAIN_TIME + Duration::from_secs(((left - DRAIN_MAX) >> 20) as u64);
     let read = async {
-        while let Some(Ok(chunk)) = chunks.next().await {
+        while let Some(chunk) = chunks.next().await {
+            let Ok(chunk) = chunk else {
+                return false;
+            };
             refused(&chunk);
             left = left.saturating_sub(chunk.len());
             if left == 0 {
-                return;
+                return false;
             }
         }
+        true
     };
-    let _ = timeout(within, read).await;
+    timeout(within, read).await.unwrap_or(false)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+    use crate::http::Bodies;
+
+    // A socket that is closed with unread bytes is reset, and one that is kept would take them for a request.
+    #[tokio::test]
+    async fn of_a_body_without_a_length_it_is_known_whether_all_was_read() {
+        const MIB: usize = 1 << 20;
+        let bodies = Bodies::new(64 * MIB, None);
+        for (chunks, expected) in [(1, None), (3, Some(false)), (20, Some(true))] {
+            let chunks = vec![Bytes::from(vec![0; MIB]); chunks];
+            let chunks = chunks.into_iter().map(Ok::<_, std::io::Error>);
+            let body = Body::from_stream(stream::iter(chunks));
+            let mut charge = bodies.begin(1);
+            let limits = (MIB, DRAIN_MAX);
+            let read = read_body(&HeaderMap::new(), body, limits, &mut charge, |_| {}).await;
+            let unread = read.err().map(|error| match error {
+                BodyError::TooLarge { unread, .. } => unread,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(unread, expected);
+        }
+    }
 }
