@@ -12,7 +12,7 @@ use nostr_sdk::{Event, EventId, PublicKey, RelayUrl, SubscriptionId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::stored::{Batch, Stored};
+use super::stored::{Batch, Stored, hand_over};
 
 /// Called for every event by the task that reads from its relay; while it waits, nothing more is read
 /// from that relay.
@@ -36,6 +36,19 @@ impl EventFilter {
 }
 
 impl AdmitPolicy for EventFilter {
+    /// Called before each attempt to connect, by the task that then reads the relay's events: so these cannot come
+    /// before it is known that stored ones come first.
+    fn admit_connection<'a>(
+        &'a self,
+        relay: &'a RelayUrl,
+    ) -> BoxedFuture<'a, Result<AdmitStatus, PolicyError>> {
+        Box::pin(async move {
+            self.stored.connecting(relay);
+            hand_over(&self.events, |place| self.stored.begin(relay, place)).await;
+            Ok(AdmitStatus::Success)
+        })
+    }
+
     fn admit_event<'a>(
         &'a self,
         relay: &'a RelayUrl,

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::again::RecentlyAccepted;
 use super::event_filter::EventFilter;
 use super::outcome::{Outcome, Verdict, verdict};
-use super::stored::{Batch, Stored};
+use super::stored::{Batch, Place, Stored, hand_over};
 use super::{EVENT_MAX, fetch_limits};
 
 /// How many events may wait for one relay; further events are not sent to it.
@@ -426,6 +426,8 @@ impl Watch {
         let (mut pause, mut began) = (PAUSE.0, self.stored.began());
         // When to subscribe again, if the relay ended the subscription.
         let mut again = None;
+        // How often this task heard that the relay is being connected.
+        let mut attempts = 0;
         loop {
             let due = lock(&self.one.recent).next();
             let end = self.stored.deadline(url);
@@ -436,7 +438,7 @@ impl Watch {
                     continue;
                 }
                 () = until(end) => {
-                    self.hand_over(self.stored.ended(url)).await;
+                    self.hand_over(|place| self.stored.ended(url, place)).await;
                     continue;
                 }
                 () = until(again) => {
@@ -455,19 +457,29 @@ impl Watch {
                     lock(&self.one.recent).connected(Instant::now());
                     continue;
                 }
-                Ok(RelayNotification::RelayStatus { .. }) => {
-                    self.hand_over(self.stored.disconnected(url)).await;
+                Ok(RelayNotification::RelayStatus {
+                    status: RelayStatus::Connecting,
+                }) => {
+                    attempts += 1;
                     continue;
                 }
                 Ok(RelayNotification::Shutdown) | Err(broadcast::error::RecvError::Closed) => {
                     return;
                 }
-                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => continue,
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    attempts = self.stored.attempts(url);
+                    continue;
+                }
+                Ok(_) => continue,
             };
             match message {
                 RelayMessage::EndOfStoredEvents(which) if *which == self.id => {
+                    // This task may hear late of the end on a connection that is gone.
+                    if attempts != self.stored.attempts(url) {
+                        continue;
+                    }
                     pause = PAUSE.0;
-                    self.hand_over(self.stored.ended(url)).await;
+                    self.hand_over(|place| self.stored.ended(url, place)).await;
                     // Only the first signal is waited for; the channel may be full.
                     let _ = self.ready.try_send(());
                 }
@@ -484,7 +496,7 @@ impl Watch {
                         %message,
                         "the relay ended the subscription; subscribing again in {pause:?}"
                     );
-                    self.hand_over(self.stored.disconnected(url)).await;
+                    self.hand_over(|place| self.stored.begin(url, place)).await;
                     again = Some(Instant::now() + pause);
                     pause = (pause * 2).min(PAUSE.1);
                 }
@@ -493,11 +505,8 @@ impl Watch {
         }
     }
 
-    async fn hand_over(&self, batch: Option<Batch>) {
-        if let Some(batch) = batch {
-            // An error means that the receiver was dropped.
-            let _ = self.events.send(batch).await;
-        }
+    async fn hand_over(&self, end: impl Fn(Option<Place<'_>>) -> bool) {
+        hand_over(&self.events, end).await;
     }
 
     async fn subscribe(&self) {

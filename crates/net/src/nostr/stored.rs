@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use breakbulk_link::lock;
 use nostr_sdk::{Event, EventId, RelayUrl, Tag};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 /// The most stored events that are handed over together; more of them come in several batches.
@@ -31,14 +31,24 @@ pub struct Batch {
     _room: Option<OwnedSemaphorePermit>,
 }
 
+/// A free place in the channel to the application.
+pub(super) type Place<'a> = mpsc::Permit<'a, Batch>;
+
 /// The stored events of each relay, for as long as the relay sends them.
 #[derive(Debug)]
 pub(super) struct Stored {
-    relays: Mutex<BTreeMap<RelayUrl, Phase>>,
+    relays: Mutex<BTreeMap<RelayUrl, OfRelay>>,
     room: Arc<Semaphore>,
     /// Changes when a relay's first stored event has come: from then on there is a
     /// [`deadline`](Stored::deadline).
     began: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct OfRelay {
+    /// How often it was connected to, or tried to.
+    attempts: u64,
+    phase: Phase,
 }
 
 #[derive(Debug)]
@@ -62,6 +72,14 @@ impl Default for Phase {
 }
 
 impl Phase {
+    /// Whether the end of this phase may hand something over.
+    fn holds_some(&self) -> bool {
+        match self {
+            Self::Stored(events, _, _, again) => !(events.is_empty() && again.is_empty()),
+            Self::Live => false,
+        }
+    }
+
     /// Ends this phase, and returns the events that it has collected.
     fn end(&mut self, next: Self) -> Option<Batch> {
         match std::mem::replace(self, next) {
@@ -93,7 +111,7 @@ impl Stored {
     /// An event came; returns what to hand over now.
     pub(super) fn received(&self, now: Instant, relay: &RelayUrl, event: &Event) -> Option<Batch> {
         let mut relays = self.lock();
-        let phase = relays.entry(relay.clone()).or_default();
+        let phase = &mut relays.entry(relay.clone()).or_default().phase;
         let kib = u32::try_from(memory(event) >> 10).map_or(u32::MAX, |kib| kib + 1);
         let Phase::Stored(events, room, first, _) = phase else {
             return Some(Batch {
@@ -121,7 +139,7 @@ impl Stored {
     /// no longer held for another relay, which may never report the end of its own; returns it.
     pub(super) fn came_again(&self, relay: &RelayUrl, id: &EventId) -> Option<Batch> {
         let mut relays = self.lock();
-        match relays.entry(relay.clone()).or_default() {
+        match &mut relays.entry(relay.clone()).or_default().phase {
             Phase::Stored(.., again) => {
                 if again.len() < MOST {
                     again.insert(*id);
@@ -132,49 +150,95 @@ impl Stored {
         }
     }
 
-    /// The relay has sent all its stored events; returns them, with those of them that are held for
-    /// other relays.
-    pub(super) fn ended(&self, relay: &RelayUrl) -> Option<Batch> {
+    /// The relay has sent all its stored events: puts them into the channel, with those of them that are held
+    /// for other relays. False: nothing was done, because there are some and no place in the channel was given.
+    pub(super) fn ended(&self, relay: &RelayUrl, place: Option<Place<'_>>) -> bool {
         let mut relays = self.lock();
-        let phase = relays.entry(relay.clone()).or_default();
+        let phase = &mut relays.entry(relay.clone()).or_default().phase;
+        if place.is_none() && phase.holds_some() {
+            return false;
+        }
         let again = match phase {
             Phase::Stored(.., again) => std::mem::take(again),
             Phase::Live => BTreeSet::new(),
         };
         let own = phase.end(Phase::Live);
         let others = taken(&mut relays, |event| again.contains(&event.id));
-        match (own, others) {
+        let all = match (own, others) {
             (Some(mut own), Some(others)) => {
                 own.events.extend(others.events);
                 Some(own)
             }
             (own, others) => own.or(others),
-        }
+        };
+        put(place, all);
+        true
     }
 
-    /// The relay was disconnected: once it is back it sends stored events first. Returns what came before.
-    pub(super) fn disconnected(&self, relay: &RelayUrl) -> Option<Batch> {
-        self.lock().get_mut(relay)?.end(Phase::default())
+    /// The relay sends its stored events from now on, since it is subscribed to again. Puts the events that came
+    /// before into the channel; false as with [`ended`](Self::ended).
+    pub(super) fn begin(&self, relay: &RelayUrl, place: Option<Place<'_>>) -> bool {
+        let mut relays = self.lock();
+        let phase = &mut relays.entry(relay.clone()).or_default().phase;
+        if place.is_none() && phase.holds_some() {
+            return false;
+        }
+        put(place, phase.end(Phase::default()));
+        true
+    }
+
+    /// The relay is about to be connected.
+    pub(super) fn connecting(&self, relay: &RelayUrl) {
+        self.lock().entry(relay.clone()).or_default().attempts += 1;
+    }
+
+    /// How often the relay was about to be connected.
+    pub(super) fn attempts(&self, relay: &RelayUrl) -> u64 {
+        self.lock().get(relay).map_or(0, |of| of.attempts)
     }
 
     /// When [`ended`](Self::ended) is to be called although the relay has not reported the end.
     pub(super) fn deadline(&self, relay: &RelayUrl) -> Option<Instant> {
-        match self.lock().get(relay)? {
+        match &self.lock().get(relay)?.phase {
             Phase::Stored(_, _, first, _) => first.map(|first| first + END),
             Phase::Live => None,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RelayUrl, Phase>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RelayUrl, OfRelay>> {
         lock(&self.relays)
     }
 }
 
+/// Hands over events by `end`, which wants a place in the channel if there are some.
+pub(super) async fn hand_over(
+    events: &mpsc::Sender<Batch>,
+    end: impl Fn(Option<Place<'_>>) -> bool,
+) {
+    if end(None) {
+        return;
+    }
+    // An error means that the receiver was dropped.
+    if let Ok(place) = events.reserve().await {
+        end(Some(place));
+    }
+}
+
+/// A batch leaves while the relays are locked: otherwise an event that comes after it could overtake it.
+fn put(place: Option<Place<'_>>, batch: Option<Batch>) {
+    if let (Some(place), Some(batch)) = (place, batch) {
+        place.send(batch);
+    }
+}
+
 /// Takes events that are held.
-fn taken(relays: &mut BTreeMap<RelayUrl, Phase>, wanted: impl Fn(&Event) -> bool) -> Option<Batch> {
+fn taken(
+    relays: &mut BTreeMap<RelayUrl, OfRelay>,
+    wanted: impl Fn(&Event) -> bool,
+) -> Option<Batch> {
     let mut all = Vec::new();
-    for phase in relays.values_mut() {
-        if let Phase::Stored(events, ..) = phase {
+    for of in relays.values_mut() {
+        if let Phase::Stored(events, ..) = &mut of.phase {
             all.extend(events.extract_if(.., |event| wanted(event)));
         }
     }
@@ -216,6 +280,23 @@ mod tests {
         Some(events.into_iter().map(|event| event.content).collect())
     }
 
+    /// What the end of something puts into the channel; asked for a place only if there is something.
+    fn put_by(end: impl Fn(Option<Place<'_>>) -> bool) -> Option<Batch> {
+        let (sender, mut receiver) = mpsc::channel(1);
+        if !end(None) {
+            assert!(end(Some(sender.try_reserve().unwrap())));
+        }
+        receiver.try_recv().ok()
+    }
+
+    fn ended(stored: &Stored, relay: &RelayUrl) -> Option<Batch> {
+        put_by(|place| stored.ended(relay, place))
+    }
+
+    fn again(stored: &Stored, relay: &RelayUrl) -> Option<Batch> {
+        put_by(|place| stored.begin(relay, place))
+    }
+
     #[test]
     fn what_was_stored_comes_together_and_the_rest_one_by_one() {
         let urls = ["ws://127.0.0.1:1", "ws://127.0.0.1:2", "ws://127.0.0.1:3"];
@@ -228,17 +309,17 @@ mod tests {
         assert_eq!(received(&two, "of another relay"), None);
         assert_eq!(received(&one, "a"), None);
         let both = Some(vec!["b".to_owned(), "a".to_owned()]);
-        assert_eq!(texts(stored.ended(&one)), both);
+        assert_eq!(texts(ended(&stored, &one)), both);
         assert_eq!(stored.deadline(&one), None);
         assert_eq!(received(&one, "c"), Some(vec!["c".to_owned()]));
-        assert!(stored.disconnected(&one).is_none());
+        assert!(again(&stored, &one).is_none());
         assert_eq!(received(&one, "d"), None);
         assert_eq!(
-            texts(stored.disconnected(&one)),
+            texts(again(&stored, &one)),
             Some(vec!["d".to_owned()]),
             "nothing is lost with its connection"
         );
-        assert!(stored.ended(&empty).is_none());
+        assert!(ended(&stored, &empty).is_none());
         assert_eq!(received(&empty, "e"), Some(vec!["e".to_owned()]));
     }
 
@@ -263,11 +344,11 @@ mod tests {
         assert!(stored.came_again(&honest, &one.id).is_none());
         assert!(stored.received(now, &honest, &third).is_none());
         let all = Some(vec!["third".to_owned(), "one".to_owned()]);
-        assert_eq!(texts(stored.ended(&honest)), all);
+        assert_eq!(texts(ended(&stored, &honest)), all);
         let again = |id| texts(stored.came_again(&honest, id));
         assert_eq!(again(&one.id), None, "once");
         assert_eq!(again(&other.id), Some(vec!["other".to_owned()]));
-        assert!(stored.ended(&silent).is_none());
+        assert!(ended(&stored, &silent).is_none());
         assert_eq!(again(&other.id), None);
         assert_eq!(stored.room.available_permits(), WAITING_KIB);
     }
