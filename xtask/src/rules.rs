@@ -253,18 +253,7 @@ fn licenses_and_bans() -> Result<()> {
             package["name"].as_str().unwrap_or(""),
             package["license"].as_str().unwrap_or(""),
         );
-        // One of the alternatives must be allowed, with all its parts.
-        let fine = license
-            .split(" OR ")
-            .flat_map(|part| part.split('/'))
-            .any(|alternative| {
-                alternative.split(" AND ").all(|part| {
-                    allowed
-                        .iter()
-                        .any(|one| one == part.trim_matches(['(', ')', ' ']))
-                })
-            });
-        if !fine {
+        if !is_allowed(license, &allowed) {
             wrong.insert(
                 name,
                 format!("license {license:?} is not among those of deny.toml"),
@@ -284,6 +273,46 @@ fn licenses_and_bans() -> Result<()> {
     Ok(())
 }
 
+/// Whether a license expression allows what the allowed licenses allow: one of its alternatives, with all parts.
+fn is_allowed(expression: &str, allowed: &[String]) -> bool {
+    let expression = expression.trim();
+    let alternatives = split_outside(expression, &[" OR ", "/"]);
+    if alternatives.len() > 1 {
+        return alternatives.iter().any(|part| is_allowed(part, allowed));
+    }
+    let parts = split_outside(expression, &[" AND "]);
+    if parts.len() > 1 {
+        return parts.iter().all(|part| is_allowed(part, allowed));
+    }
+    let inner = expression.strip_prefix('(');
+    match inner.and_then(|inner| inner.strip_suffix(')')) {
+        Some(inner) => is_allowed(inner, allowed),
+        None => allowed.iter().any(|one| one == expression),
+    }
+}
+
+/// The parts of an expression between these words, where they stand outside of parentheses.
+fn split_outside<'a>(expression: &'a str, words: &[&str]) -> Vec<&'a str> {
+    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0);
+    for (at, character) in expression.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        let rest = &expression[at..];
+        if depth == 0
+            && at >= begin
+            && let Some(word) = words.iter().find(|word| rest.starts_with(**word))
+        {
+            parts.push(&expression[begin..at]);
+            begin = at + word.len();
+        }
+    }
+    parts.push(&expression[begin..]);
+    parts
+}
+
 /// The quoted strings of a list in a TOML file that begins with `opening`.
 fn strings_of(text: &str, opening: &str) -> Option<Vec<String>> {
     let list = text.split_once(opening)?.1;
@@ -296,4 +325,26 @@ fn strings_of(text: &str, opening: &str) -> Option<Vec<String>> {
             .map(str::to_owned)
             .collect(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_license_must_be_allowed() {
+        let allowed = ["MIT", "Zlib"].map(str::to_owned);
+        for (expression, expected) in [
+            ("MIT", true),
+            ("MIT OR GPL-3.0", true),
+            ("GPL-3.0/MIT", true),
+            ("MIT AND GPL-3.0", false),
+            ("(MIT OR Apache-2.0) AND GPL-3.0", false),
+            ("(MIT OR Apache-2.0) AND Zlib", true),
+            ("GPL-3.0 OR (MIT AND (Zlib OR GPL-3.0))", true),
+            ("", false),
+        ] {
+            assert_eq!(is_allowed(expression, &allowed), expected, "{expression}");
+        }
+    }
 }
