@@ -55,6 +55,8 @@ pub struct Hub {
     /// Channels that get an establish-request of this node if their peer sends none until then.
     ungreeted: BTreeSet<(Instant, ChannelId)>,
     tasks: BTreeMap<TaskId, Running>,
+    /// Documents whose changes by other nodes could not be taken over while the store failed.
+    untaken: BTreeSet<DocId>,
     /// Channels that may have something to be sent and have room in their queue.
     ready: BTreeSet<ChannelId>,
     /// Channels that wait because the queues of all channels together are full.
@@ -132,6 +134,7 @@ impl Hub {
             unestablished: BTreeSet::new(),
             ungreeted: BTreeSet::new(),
             tasks: BTreeMap::new(),
+            untaken: BTreeSet::new(),
             ready: BTreeSet::new(),
             starved: BTreeSet::new(),
             is_starved: false,

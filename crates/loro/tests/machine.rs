@@ -451,3 +451,23 @@ fn a_client_asks_for_what_is_opened_and_takes_nothing_else() {
     bench.take();
     assert_eq!(bench.heard(server), [sync_request("later", 0, true)]);
 }
+
+// JET-8
+#[test]
+fn what_other_nodes_stored_while_the_store_failed_is_taken_over_later() {
+    let mut bench = Bench::new(OpenToAll, Limits::default(), &[("doc", 1)]);
+    let doc: DocId = "doc".into();
+    bench.hub.changed_by_others(&doc);
+    bench.take();
+    let reason = "an earlier change could not be stored".to_owned();
+    bench.done(1, Err(WorkError::Store { reason }));
+    assert!(bench.tasks.is_empty());
+    bench.hub.handle_recovered();
+    bench.take();
+    let since = version(1);
+    assert_eq!(bench.tasks[0].2, Work::Others { since });
+    bench.done(2, Ok(Outcome::Imported(Some(update(2)))));
+    bench.hub.handle_recovered();
+    bench.take();
+    assert!(bench.tasks.is_empty(), "once");
+}

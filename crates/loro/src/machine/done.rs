@@ -90,6 +90,10 @@ impl Hub {
                 self.answered(&doc, to, &since, result);
             }
             purpose => {
+                let by_others = matches!(purpose, Purpose::Others);
+                if by_others && matches!(result, Err(WorkError::Store { .. })) {
+                    self.untaken.insert(doc.clone());
+                }
                 let outcome = match result {
                     Ok(outcome) => self.succeeded(&doc, origin, purpose, outcome, &before),
                     Err(error) => self.failed(now, &doc, origin, error),
@@ -280,9 +284,12 @@ impl Hub {
         Err(Refused::new(status, text).of(doc))
     }
 
-    /// The store takes changes again: stores the application's edits, and asks the peers whose changes
-    /// were refused for what they have.
+    /// The store takes changes again: stores the application's edits, takes over what other nodes stored
+    /// meanwhile, and asks the peers whose changes were refused for what they have.
     pub fn handle_recovered(&mut self) {
+        for doc in std::mem::take(&mut self.untaken) {
+            self.changed_by_others(&doc);
+        }
         let open = self.docs.iter().filter(|(_, document)| document.local > 0);
         let open: Vec<DocId> = open.map(|(doc, _)| doc.clone()).collect();
         for doc in &open {

@@ -19,6 +19,9 @@ use crate::store::{Store, StoreError, StoreStatus, Write};
 /// The bytes of one commit, so that a task does not wait for a flood of later ones.
 const COMMIT_BYTES: usize = 32 << 20;
 
+/// Why a task of a document fails when an earlier one could not be stored.
+const BEHIND: &str = "an earlier change of this document could not be stored";
+
 /// The waits between attempts to recover the store: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -187,6 +190,9 @@ impl Committer {
         for (batch, (wrote, refused)) in waiting.iter_mut().zip(outcomes) {
             let failed = committed.as_ref().err().filter(|_| wrote);
             let reason = refused.or_else(|| failed.map(StoreError::to_string));
+            // Its result may contain what one before it in this commit failed to store.
+            let behind = || batch.pending.has_failed().then(|| BEHIND.to_owned());
+            let reason = reason.or_else(behind);
             if let Some((id, mut finished)) = batch.task.take() {
                 let of_others = batch.of_others.take();
                 if let Some((doc, deletions)) = &of_others {
@@ -229,8 +235,7 @@ impl Committer {
     /// Why a batch cannot be stored, if it cannot; otherwise counts its bytes.
     fn refusal(&self, batch: &Batch, writes: &[Write], after: &mut Sizes) -> Option<String> {
         if batch.pending.has_failed() {
-            let reason = "an earlier change of this document could not be stored";
-            return Some(reason.to_owned());
+            return Some(BEHIND.to_owned());
         }
         if writes.is_empty() {
             return None;
@@ -343,4 +348,83 @@ fn weight(batch: &Batch) -> usize {
         Write::Delete { .. } => 0,
     });
     bytes.sum()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use std::sync::mpsc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::store::{MemoryStore, StoreReader};
+
+    /// It can be read, and not written.
+    struct Full;
+
+    impl Store for Full {
+        fn documents(&self) -> Result<Vec<(DocId, Head)>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        fn commit(&mut self, _: &[Write]) -> Result<(), StoreError> {
+            Err(StoreError::Disk {
+                store: "full".to_owned(),
+                doing: "writing",
+                reason: "no space".to_owned(),
+            })
+        }
+
+        fn reader(&self) -> Arc<dyn StoreReader> {
+            MemoryStore::new().reader()
+        }
+    }
+
+    /// A task of a document, which writes something or only has a result.
+    fn batch(number: u64, doc: &str, pending: &Arc<PendingCommits>, writes: bool) -> Batch {
+        pending.start();
+        let append = Write::Append {
+            doc: doc.into(),
+            data: Bytes::from_static(b"change"),
+            head: Head::default(),
+        };
+        let finished = Finished {
+            head: Head::default(),
+            local: None,
+            result: Ok(Outcome::Local),
+        };
+        Batch {
+            writes: writes.then_some(append).into_iter().collect(),
+            task: Some((TaskId(number), finished)),
+            of_others: None,
+            pending: pending.clone(),
+            _charge: None,
+        }
+    }
+
+    // LORO-3
+    #[test]
+    fn what_rests_on_a_change_that_could_not_be_stored_fails_with_it() {
+        let (to_finished, finished) = mpsc::channel();
+        let to_finished = Mutex::new(to_finished);
+        let on_finished: OnFinished = Arc::new(move |tasks| {
+            for (id, task) in tasks {
+                let failed = matches!(task.result, Err(WorkError::Store { .. }));
+                let _ = lock(&to_finished).send((id.0, failed));
+            }
+        });
+        let condition = Arc::new(Condition::new(0, u64::MAX));
+        let on_status: OnStatus = Arc::new(|_| {});
+        let mut committer = Committer::new(Box::new(Full), &[], condition, on_finished, on_status);
+        let (one, other) = (Arc::default(), Arc::default());
+        committer.commit(vec![
+            batch(1, "one", &one, false),
+            batch(2, "one", &one, true),
+            batch(3, "one", &one, false),
+            batch(4, "other", &other, false),
+        ]);
+        let told: Vec<_> = finished.try_iter().collect();
+        assert_eq!(told, [(1, false), (2, true), (3, true), (4, false)]);
+    }
 }

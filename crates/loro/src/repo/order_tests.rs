@@ -10,8 +10,8 @@ use loro::{EventTriggerKind, ExportMode, LoroDoc};
 
 use super::{Job, Repo, Request, Slot, Told, joined};
 use crate::limits::Limits;
-use crate::machine::{DocId, Finished, Outcome, TaskId, Work, WorkError};
-use crate::store::MemoryStore;
+use crate::machine::{DocId, Finished, Head, Outcome, TaskId, Work, WorkError};
+use crate::store::{MemoryStore, Store, Write};
 
 const DOC: &str = "doc";
 
@@ -284,4 +284,74 @@ fn a_change_that_the_application_imported_by_itself_is_no_gap() {
         };
         assert_eq!(stored, data);
     }
+}
+
+// LORO-37
+#[test]
+fn other_content_under_the_name_of_a_change_beside_it_is_refused() {
+    // As of a peer id that two writers share.
+    let update = |entries: &[&str]| -> Bytes {
+        let doc = LoroDoc::new();
+        doc.set_peer_id(7).unwrap();
+        for entry in entries {
+            doc.get_list("list").push(*entry).unwrap();
+        }
+        doc.commit();
+        doc.export(ExportMode::all_updates()).unwrap().into()
+    };
+    let first = update(&["a", "b", "c"]);
+    let mut held = Held::new();
+    held.ask(import(&first));
+    held.ask(import(&update(&["x", "y", "z", "d", "e"])));
+    held.ask(import(&changes(8, 1)[0]));
+    let slot = held.slot.clone();
+    let finished = held.finish();
+    let results: Vec<_> = finished
+        .iter()
+        .map(|(_, finished)| &finished.result)
+        .collect();
+    assert!(matches!(results[0], Ok(Outcome::Imported(Some(_)))));
+    assert!(matches!(results[1], Err(WorkError::Garbage { .. })));
+    assert!(matches!(results[2], Ok(Outcome::Imported(Some(_)))));
+    assert_eq!(length(&slot, "list"), 4);
+}
+
+// LORO-38
+#[test]
+fn a_document_that_cannot_be_loaded_can_be_deleted() {
+    let doc: DocId = DOC.into();
+    let mut store = MemoryStore::new();
+    let head = Head::default();
+    let data = Bytes::from_static(b"no document");
+    let damaged = Write::Append { doc, data, head };
+    store.commit(&[damaged]).unwrap();
+    let (to_finished, finished) = mpsc::channel();
+    let to_finished = Mutex::new(to_finished);
+    let told = Told {
+        finished: Arc::new(move |tasks| {
+            for (_, task) in tasks {
+                let _ = to_finished.lock().unwrap().send(task.result);
+            }
+        }),
+        status: Arc::new(|_| {}),
+        edit: Arc::new(|_| {}),
+        others: Arc::new(|_| {}),
+    };
+    let repo = Repo::start(Box::new(store), &Limits::default(), 1, told).unwrap();
+    let read = || Work::Answer {
+        since: Default::default(),
+    };
+    for (number, work) in [read(), Work::Delete, read()].into_iter().enumerate() {
+        repo.ask(Request::Task(Job {
+            id: TaskId(number as u64),
+            doc: DOC.into(),
+            work,
+            cancelled: Arc::default(),
+            charge: None,
+        }));
+    }
+    let results: Vec<_> = finished.iter().take(3).collect();
+    assert!(matches!(results[0], Err(WorkError::Damaged { .. })));
+    assert_eq!(results[1], Ok(Outcome::Deleted(true)));
+    assert!(matches!(results[2], Ok(Outcome::Answer(_))));
 }

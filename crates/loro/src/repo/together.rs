@@ -100,11 +100,12 @@ fn updates(job: &Job) -> Option<&Bytes> {
     }
 }
 
-/// What the first of these changes consist of, as many of them as lack no earlier change and do not make the
-/// document too large.
+/// What the first of these changes consist of, as many of them as lack no earlier change, repeat none of each
+/// other's changes, and do not make the document too large.
 fn complete(loaded: &Loaded, all: &[&Bytes], limit: u64) -> Vec<ImportBlobMetadata> {
     let mut complete = Vec::new();
     let (mut known, mut size) = (loaded.recorded.clone(), loaded.size());
+    let mut own = VersionVector::new();
     for data in all {
         size = size.saturating_add(data.len() as u64);
         let Ok(meta) = crdt::meta(data) else {
@@ -115,10 +116,15 @@ fn complete(loaded: &Loaded, all: &[&Bytes], limit: u64) -> Vec<ImportBlobMetada
         let has = |dependency| known.includes_id(dependency);
         // With holes the recorded version would include changes that are missing.
         let broken = expansion::has_holes(data);
-        if size > limit || broken || !follows || !meta.start_frontiers.iter().all(has) {
+        // `loro` refuses other content under the name of a known change, but only if that was imported before.
+        let ends = |(peer, start): (&u64, &i32)| own.get(peer).is_some_and(|end| end > start);
+        let again = meta.partial_start_vv.iter().any(ends);
+        let alone = broken || again || !follows;
+        if size > limit || alone || !meta.start_frontiers.iter().all(has) {
             break;
         }
         known.merge(&meta.partial_end_vv);
+        own.merge(&meta.partial_end_vv);
         complete.push(meta);
     }
     complete

@@ -226,7 +226,13 @@ impl Worker {
             self.check_import(doc, data)?;
         }
         let refusing = self.condition.refusing();
-        let loaded = self.load(doc)?;
+        let loaded = match (self.load(doc), &work) {
+            (Err(WorkError::Damaged { .. }), Work::Delete) => {
+                writes.push(Write::Delete { doc: doc.clone() });
+                return Ok((None, Ok(Outcome::Deleted(true))));
+            }
+            (loaded, _) => loaded?,
+        };
         let flushed = match &refusing {
             None => loaded.flush(writes),
             Some(_) => Ok(None),

@@ -191,7 +191,6 @@ impl Inner {
 
     /// Stores the writes of one document.
     async fn commit(&self, doc: &DocId, writes: &[Write]) -> Result<(), StoreError> {
-        self.documents().begin(doc);
         let stored = self.store(doc, writes).await;
         if self.documents().end(doc, stored.is_err()) {
             self.notify(doc);
@@ -211,6 +210,7 @@ impl Inner {
                 return Ok(());
             }
             let record = shared::write(doc, &plan.changes);
+            self.documents().begin(doc, &plan.changes);
             match self.journal.append(&topic, plan.after, record).await {
                 Ok(place) => {
                     self.documents().apply(doc, place, &plan.changes, true);

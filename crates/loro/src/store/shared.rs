@@ -126,10 +126,9 @@ struct Document {
     fresh: Vec<Bytes>,
     /// Whether the worker was told that there is something to take over.
     notified: bool,
-    /// This node is storing something.
-    writing: bool,
-    /// Whether its last attempt failed: that record may still come, even while the next one is being stored.
-    gave_up: bool,
+    /// The changes of the record that this node is storing. A record whose storing failed may still come, even
+    /// while the next one is being stored: its changes tell it from that one.
+    writing: Option<Vec<Change>>,
     /// The numbers of the stream's messages that hold the document.
     messages: Vec<u64>,
     /// Deletions by others: all, those that the worker has taken over, and those that no change of this node
@@ -226,17 +225,16 @@ impl SharedDocuments {
         plan
     }
 
-    /// This node begins to store something in a document.
-    pub(super) fn begin(&mut self, doc: &DocId) {
-        self.docs.entry(doc.clone()).or_default().writing = true;
+    /// This node begins to store a record with these changes of a document.
+    pub(super) fn begin(&mut self, doc: &DocId, changes: &[Change]) {
+        self.docs.entry(doc.clone()).or_default().writing = Some(changes.to_vec());
     }
 
     /// The store has stored it, or failed to. Returns whether to tell the worker to look at the document
     /// again, since what failed may have been stored nevertheless.
     pub(super) fn end(&mut self, doc: &DocId, failed: bool) -> bool {
         let document = self.docs.entry(doc.clone()).or_default();
-        document.writing = false;
-        document.gave_up = failed;
+        document.writing = None;
         failed && document.wants_notice(false)
     }
 
@@ -252,8 +250,8 @@ impl SharedDocuments {
     /// A record was read at this place. A record of this node that it gave up on counts as one of others.
     pub(super) fn read(&mut self, doc: &DocId, place: u64, changes: &[Change], own: bool) -> bool {
         let document = self.docs.get(doc);
-        let waits = document.is_some_and(|document| document.writing && !document.gave_up);
-        self.apply(doc, place, changes, own && waits)
+        let writing = document.and_then(|document| document.writing.as_deref());
+        self.apply(doc, place, changes, own && writing == Some(changes))
     }
 
     /// Remembers in which messages of the stream a record is. Returns the messages that it makes useless: all

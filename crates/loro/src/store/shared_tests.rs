@@ -249,7 +249,7 @@ fn what_was_stored_although_it_seemed_to_fail_counts_as_of_others() {
     // JET-8
     let doc: DocId = "d".into();
     let mut documents = SharedDocuments::default();
-    documents.begin(&doc);
+    documents.begin(&doc, &changes("+a1=x -"));
     assert!(
         !documents.read(&doc, 1, &changes("+a1=x -"), true),
         "read before it was acknowledged"
@@ -257,7 +257,7 @@ fn what_was_stored_although_it_seemed_to_fail_counts_as_of_others() {
     assert!(!documents.apply(&doc, 1, &changes("+a1=x -"), true));
     assert!(!documents.end(&doc, false));
     assert_eq!(documents.take("d").0, Others::default());
-    documents.begin(&doc);
+    documents.begin(&doc, &changes("+a2=y"));
     assert!(documents.end(&doc, true), "the worker looks again");
     documents.take("d");
     assert!(
@@ -265,10 +265,10 @@ fn what_was_stored_although_it_seemed_to_fail_counts_as_of_others() {
         "read after it was given up"
     );
     assert_eq!(documents.take("d").0.data, ["y"]);
-    documents.begin(&doc);
+    documents.begin(&doc, &changes("+a3=z"));
     assert!(documents.end(&doc, true));
     documents.take("d");
-    documents.begin(&doc);
+    documents.begin(&doc, &changes("+a4=own"));
     assert!(
         documents.read(&doc, 3, &changes("+a3=z"), true),
         "read while the next one is being stored"
@@ -276,6 +276,25 @@ fn what_was_stored_although_it_seemed_to_fail_counts_as_of_others() {
     assert!(!documents.apply(&doc, 4, &changes("+a4=own"), true));
     assert!(!documents.end(&doc, false));
     assert_eq!(documents.take("d").0.data, ["z"]);
+}
+
+#[test]
+fn a_record_behind_one_that_was_given_up_is_this_nodes_own() {
+    // JET-8
+    let doc: DocId = "d".into();
+    let mut documents = SharedDocuments::default();
+    documents.begin(&doc, &changes("+a1=x"));
+    documents.end(&doc, true);
+    documents.take("d");
+    documents.begin(&doc, &changes("-"));
+    assert!(
+        !documents.read(&doc, 1, &changes("-"), true),
+        "read before it was acknowledged"
+    );
+    documents.end(&doc, false);
+    // It is no deletion by others, with which changes that are on their way would be deleted.
+    let late = documents.plan("d", &writes("+b1=y"));
+    assert_eq!(late.changes, changes("+b1=y"));
 }
 
 #[test]
