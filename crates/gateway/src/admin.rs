@@ -9,7 +9,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `GET /healthz` | 200 while the process runs |
-//! | `GET /readyz` | 200 while all routes take clients, else 503 and the reason |
+//! | `GET /readyz` | 200 while all routes take clients, else 503 and the name of one that does not |
 //! | `GET /metrics` | counters, gauges and histograms in Prometheus' text format |
 //! | `GET /api/state` | [`StateView`](crate::watch::StateView) as JSON |
 //! | `GET /api/sessions/ID` | [`SessionDetail`](crate::watch::SessionDetail) as JSON |

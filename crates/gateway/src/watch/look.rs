@@ -64,13 +64,13 @@ impl Watch {
     /// Whether all routes take clients, but for those that a reload stopped.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// Which route does not, in words that anybody may read.
     pub fn ready(&self) -> Result<(), String> {
         let (routes, ..) = self.parts();
         let of = |state| routes.iter().find(|route| route.state() == state);
         if let Some(route) = of(RouteState::Failed) {
-            let (name, why) = (&route.name, route.failure());
-            return Err(format!("the route {name} has failed: {why}"));
+            // The reason names targets and files, and whoever asks needs no token: `RouteView::failure`.
+            return Err(format!("the route {} has failed", route.name));
         }
         if let Some(route) = of(RouteState::Starting) {
             return Err(format!("the route {} does not listen yet", route.name));
@@ -174,6 +174,7 @@ fn route_view(route: &Route, sessions: &[Arc<Session>]) -> RouteView {
         listen: lock(&route.listen).clone(),
         to: route.to.clone(),
         state: route.state(),
+        failure: route.failure().map(str::to_owned),
         sessions: sessions.len(),
         accepted: route.accepted.load(Relaxed),
         ended_clean: clean,

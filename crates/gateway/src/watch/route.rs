@@ -113,8 +113,8 @@ impl Route {
     }
 
     /// Why it failed, if it has.
-    pub(super) fn failure(&self) -> &str {
-        self.failure.get().map_or("", String::as_str)
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     /// Adds what a session counted.

@@ -151,6 +151,9 @@ pub struct RouteView {
     pub to: String,
     /// Whether it takes clients.
     pub state: RouteState,
+    /// Why it failed, if it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// Its sessions at the moment.
     pub sessions: usize,
     /// The sessions that began.

@@ -72,6 +72,7 @@ export function showRoutes(routes, rates) {
     showItems(
       parts.facts,
       [
+        ...(route.failure ? [["why it failed", route.failure]] : []),
         ["sessions", `${count(route.sessions)} now, ${count(route.accepted)} in all`],
         ["to the target", traffic(route.in, into)],
         ["to the client", traffic(route.out, out)],
