@@ -17,7 +17,6 @@ mod events;
 mod head;
 mod message;
 mod mirror;
-mod parts;
 mod target;
 mod tools;
 

@@ -21,6 +21,7 @@ mod dialect;
 mod guard;
 mod listen;
 mod options;
+mod parts;
 mod posts;
 pub(crate) mod presence;
 pub(crate) mod query;
@@ -40,6 +41,7 @@ pub use guard::{
 };
 pub use listen::{Limits, LocalAddress, serve, serve_until};
 pub use options::ServeOptions;
+pub use parts::Parts;
 pub use server::{Server, router};
 
 pub(crate) use answer::{Answer, with_body};

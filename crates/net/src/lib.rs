@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes_with;
 mod connection;
 mod driver;
 #[cfg(feature = "http")]
@@ -52,6 +53,7 @@ pub mod webrtc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
+pub use bytes_with::bytes_with;
 pub use connection::{Connection, Mismatch, Unstarted, WeakConnection, fresh_seed, now};
 pub use driver::Options;
 #[cfg(feature = "ws")]

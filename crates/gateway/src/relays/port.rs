@@ -14,8 +14,9 @@ use std::time::Duration;
 use breakbulk_contextvm::{
     Client, Event, InboundMessage, Kind, PublicKey, Refused, SendError, SendId, Server, Session,
 };
-use breakbulk_link::{Charge, Closed, Outgoing};
+use breakbulk_link::{Closed, Outgoing};
 use breakbulk_message::jsonrpc::{self, INVALID_REQUEST};
+use breakbulk_net::bytes_with;
 use breakbulk_wire::shape_of;
 use bytes::Bytes;
 use tokio::sync::Mutex;
@@ -220,22 +221,8 @@ fn closed(reason: &str) -> Heard {
 
 /// The bytes of a message, which keep its memory charged until they are dropped.
 fn charged(message: Outgoing) -> Bytes {
-    struct Charged {
-        bytes: Bytes,
-        _charge: Arc<Charge>,
-    }
-
-    impl AsRef<[u8]> for Charged {
-        fn as_ref(&self) -> &[u8] {
-            &self.bytes
-        }
-    }
-
     match message.charge {
-        Some(charge) => Bytes::from_owner(Charged {
-            bytes: message.bytes,
-            _charge: charge,
-        }),
+        Some(charge) => bytes_with(message.bytes, charge),
         None => message.bytes,
     }
 }

@@ -1,10 +1,11 @@
-//! The answers to a client's polls, on the server: each is kept until the client acknowledges it.
+//! The answers to a client's polls, on the server: each is kept until the client acknowledges it. The client may
+//! acknowledge what it has not read, so an answer also stays charged until it has left by each of its sockets.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use breakbulk_link::{Budget, Held, lock};
+use breakbulk_link::{Budget, lock};
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -12,6 +13,7 @@ use tokio::time::timeout;
 use super::body::Record;
 use super::outbox::{DoesNotFit, Outbox, SHARED};
 use super::{REQUESTS, WINDOW};
+use crate::bytes_with;
 
 /// How many bytes a small answer counts as, at least, while it is kept.
 const LEAST_WEIGHT: usize = 256;
@@ -28,7 +30,8 @@ pub(crate) struct Downloads {
 
 #[derive(Debug, Default)]
 struct Kept {
-    bodies: VecDeque<(Bytes, Option<Held>)>,
+    /// Each has its charge with it.
+    bodies: VecDeque<Bytes>,
     bytes: usize,
 }
 
@@ -115,7 +118,7 @@ impl Downloads {
         // Nothing if a later poll, with a larger number, has overtaken this one.
         for _ in known.got..got {
             let body = kept.bodies.pop_front();
-            kept.bytes -= body.map_or(0, |(body, _)| weight(&body));
+            kept.bytes -= body.as_ref().map_or(0, weight);
         }
         let room = kept.bytes < WINDOW;
         self.progress.send_if_modified(|progress| {
@@ -209,7 +212,15 @@ impl Downloads {
             return Some(None);
         }
         let at = usize::try_from(number - known.got - 1).ok()?;
-        Some(Some(kept.bodies.get(at)?.0.clone()))
+        Some(Some(kept.bodies.get(at)?.clone()))
+    }
+
+    /// These bytes, charged to the session until the last slice of them is dropped.
+    pub(crate) fn charged(&self, bytes: Bytes, weight: usize) -> Bytes {
+        match self.budget.get() {
+            Some(budget) => bytes_with(bytes, budget.charge_allocated(weight)),
+            None => bytes,
+        }
     }
 
     /// Makes the answer, unless another poll did.
@@ -224,10 +235,8 @@ impl Downloads {
             return Ok(());
         }
         let weight = weight(&body);
-        let held = self.budget.get();
-        let held = held.map(|budget| budget.charge_allocated(weight));
         kept.bytes += weight;
-        kept.bodies.push_back((body, held));
+        kept.bodies.push_back(self.charged(body, weight));
         let room = kept.bytes < WINDOW;
         self.progress.send_modify(|progress| {
             progress.made = number;
@@ -299,7 +308,7 @@ mod tests {
     /// A client that polls and never acknowledges makes the server keep answers, whose memory must
     /// be charged.
     #[tokio::test(start_paused = true)]
-    async fn what_is_kept_is_charged_until_it_has_come() {
+    async fn what_is_kept_is_charged_until_it_has_come_and_has_left() {
         let (downloads, budget) = (Downloads::new(), Budget::new(1 << 20));
         downloads.charge_to(&budget);
         for (number, size) in [(1, 10), (2, 1000)] {
@@ -311,6 +320,17 @@ mod tests {
         assert_eq!(budget.used(), LEAST_WEIGHT + 1005);
         downloads.acknowledge(1).unwrap();
         assert_eq!(budget.used(), 1005);
+        // It says that the answer has come, and does not read the socket by which it is sent.
+        let mut unread = downloads.answer(2, 2000, WAIT).await.unwrap().unwrap();
+        downloads.acknowledge(2).unwrap();
+        let last = unread.split_off(1000);
+        drop(unread);
+        assert_eq!(budget.used(), 1005);
+        drop(last);
+        assert_eq!(budget.used(), 0);
+        let frame = Record::Frame(Frame::Text("x".into()));
+        downloads.put(frame).await;
+        downloads.answer(3, 2000, WAIT).await.unwrap();
         drop(downloads);
         assert_eq!(budget.used(), 0);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::request::Parts;
+use axum::http::request::Parts as Head;
 use axum::http::{Response, StatusCode};
 use breakbulk_link::{Budget, Carries, Frame, Held};
 use tokio::sync::mpsc;
@@ -21,12 +21,17 @@ use crate::http::presence::PresentGuard;
 use crate::http::query::parameter;
 use crate::http::server::{ServerState, peer_id_taken};
 use crate::http::with_body;
-use crate::http::{AcceptedTransport, Answer, Arrival, Grant, ServeOptions, Way, read_or_answer};
+use crate::http::{
+    AcceptedTransport, Answer, Arrival, Grant, Parts, ServeOptions, Way, read_or_answer,
+};
 use crate::transport::{Incoming, Lost, Sink, Source, Transport};
 
 /// How long a client may take from opening a session to its first poll. The session is handed to the
 /// application only then.
 const FIRST_POLL: Duration = Duration::from_secs(10);
+
+/// The size of the parts of an answer that are given to the socket.
+const PART: usize = 32 << 10;
 
 /// The numbered requests of one session.
 pub(crate) struct Exchange {
@@ -321,12 +326,14 @@ pub(crate) async fn poll(
         () = connection.ended() => return Err(unknown()),
     };
     let body = answered.map_err(refused)?;
+    let is_none = body.is_none();
+    let body = body.map(|body| Body::new(Parts::new(body, PART, ())));
     let mut response = with_body(
-        body.clone().map_or_else(Body::empty, Body::from),
+        body.unwrap_or_else(Body::empty),
         "application/octet-stream",
         "no-store",
     );
-    if body.is_none() {
+    if is_none {
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
     drop(present);
@@ -355,7 +362,7 @@ pub(crate) async fn disconnect(
 }
 
 /// The session that a request belongs to, and the number of the request.
-fn session(state: &ServerState, head: &Parts) -> Result<(Arc<HttpConnection>, u64), Answer> {
+fn session(state: &ServerState, head: &Head) -> Result<(Arc<HttpConnection>, u64), Answer> {
     let (connection, _) = find(state, head)?;
     if let Some(presence) = connection.presence() {
         presence.touch();
@@ -365,7 +372,7 @@ fn session(state: &ServerState, head: &Parts) -> Result<(Arc<HttpConnection>, u6
     Ok((connection, number))
 }
 
-fn find(state: &ServerState, head: &Parts) -> Result<(Arc<HttpConnection>, Grant), Answer> {
+fn find(state: &ServerState, head: &Head) -> Result<(Arc<HttpConnection>, Grant), Answer> {
     let dialect = &state.options.dialect;
     let id = head.headers.get(dialect.peer_header);
     let id = id

@@ -1,5 +1,6 @@
 //! The polls of one connection on the server: collects messages into an answer.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,6 +11,7 @@ use futures_util::Stream;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::bytes_with;
 use crate::http::Dialect;
 use crate::http::connection::{HttpConnection, closed};
 use crate::http::presence::PresentGuard;
@@ -25,9 +27,11 @@ const SHARED: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct OutgoingMessage {
     pub(crate) text: Bytes,
-    /// Notified once a poll has taken the message, or, if it is large, once the answer was sent: until then it
-    /// stays charged.
+    /// Notified once a poll has taken the message, or, if it is large, once all of the answer was given to the
+    /// socket.
     pub(crate) taken: oneshot::Sender<()>,
+    /// Dropped with the memory of the message if it is large, else at once: until then it stays charged.
+    pub(crate) held: oneshot::Sender<Infallible>,
 }
 
 /// What the polls of a connection share. If several wait at once, the newest gets the messages, and the
@@ -87,12 +91,16 @@ impl Polls {
             tokio::select! {
                 biased;
                 Some(message) = messages.recv() => {
-                    batch.push(message.text);
-                    if batch.bytes > SHARED {
-                        batch.taken = Some(message.taken);
+                    let OutgoingMessage { text, taken, held } = message;
+                    let fills = batch.bytes + size_of::<Bytes>() + text.len() > SHARED;
+                    if fills {
+                        // The last part of it, in the buffer of the socket, keeps the memory of all.
+                        batch.push(bytes_with(text, held));
+                        batch.taken = Some(taken);
                         break;
                     }
-                    let _ = message.taken.send(());
+                    batch.push(text);
+                    let _ = taken.send(());
                     until = Instant::now() + limits.linger;
                 }
                 () = sleep_until(until) => break,
@@ -169,7 +177,7 @@ pub(crate) struct BatchBody {
 }
 
 impl Stream for BatchBody {
-    type Item = Result<Bytes, std::convert::Infallible>;
+    type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(part) = self.parts.last_mut() else {
@@ -190,6 +198,7 @@ impl Stream for BatchBody {
 #[cfg(test)]
 mod tests {
     use futures_util::StreamExt;
+    use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
 
@@ -204,18 +213,26 @@ mod tests {
         };
         let send = |size: usize| {
             let (taken, until_taken) = oneshot::channel();
+            let (held, while_held) = oneshot::channel();
             let text = Bytes::from(vec![b'1'; size]);
-            sender.try_send(OutgoingMessage { text, taken }).unwrap();
-            until_taken
+            let message = OutgoingMessage { text, taken, held };
+            sender.try_send(message).unwrap();
+            (until_taken, while_held)
         };
         let (mut small, mut large, mut next) = (send(10), send(SHARED), send(10));
         let batch = polls.collect(&connection, limits).await;
-        assert!(small.try_recv().is_ok());
-        assert!(large.try_recv().is_err() && next.try_recv().is_err());
-        let sent: Vec<_> = batch.into_body(&Dialect::default()).collect().await;
+        assert!(small.0.try_recv().is_ok());
+        assert_eq!(small.1.try_recv(), Err(TryRecvError::Closed));
+        assert!(large.0.try_recv().is_err() && next.0.try_recv().is_err());
+        let mut sent: Vec<_> = batch.into_body(&Dialect::default()).collect().await;
         assert!(sent.len() > 4);
-        assert!(large.try_recv().is_ok());
+        assert!(large.0.try_recv().is_ok());
+        // The socket still holds the last part of it, and with it the memory of all.
+        sent.drain(..sent.len() - 2);
+        assert_eq!(large.1.try_recv(), Err(TryRecvError::Empty));
+        drop(sent);
+        assert_eq!(large.1.try_recv(), Err(TryRecvError::Closed));
         drop(polls.collect(&connection, limits).await);
-        assert!(next.try_recv().is_ok());
+        assert!(next.0.try_recv().is_ok());
     }
 }

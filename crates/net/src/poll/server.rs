@@ -51,9 +51,14 @@ impl Sink for PollServerSink {
             return Err(Lost("an answer to a poll carries only text".to_owned()));
         };
         let (taken, until_taken) = oneshot::channel();
+        let (held, while_held) = oneshot::channel();
+        let message = OutgoingMessage { text, taken, held };
         let sent = async {
-            self.out.send(OutgoingMessage { text, taken }).await.ok()?;
-            until_taken.await.ok()
+            self.out.send(message).await.ok()?;
+            until_taken.await.ok()?;
+            // Nothing is said by it but that it is dropped.
+            let _ = while_held.await;
+            Some(())
         };
         let gone = || Lost("the client polls no more".to_owned());
         tokio::select! {

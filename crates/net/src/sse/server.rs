@@ -1,5 +1,6 @@
 //! The server: answers a request for the event stream, and sends one event per frame.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -15,6 +16,7 @@ use futures_util::Stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
+use crate::bytes_with;
 use crate::http::connection::{HttpConnection, HttpSource, Registration, Requests, closed};
 use crate::http::server::{ServerState, peer_id_taken};
 use crate::http::{AcceptedTransport, Answer, Arrival, Way};
@@ -81,9 +83,18 @@ impl SseServerSink {
         let size = event.as_ref().map_or(0, Bytes::len) as u64;
         let limit = self.slow + Duration::from_secs(size / BYTES_A_SECOND);
         let (taken, until_taken) = oneshot::channel();
+        let (held, while_held) = oneshot::channel::<Infallible>();
+        // The last part of it, in the buffer of the socket, keeps the memory of all.
+        let event = event.map(|text| match text.len() > CHUNK {
+            true => bytes_with(text, held),
+            false => text,
+        });
         let sent = async {
             self.out.send(OutgoingEvent { event, taken }).await.ok()?;
-            until_taken.await.ok()
+            until_taken.await.ok()?;
+            // Nothing is said by it but that it is dropped.
+            let _ = while_held.await;
+            Some(())
         };
         let seconds = limit.as_secs_f64();
         match timeout(limit, sent).await {
@@ -169,7 +180,7 @@ struct Events {
 }
 
 impl Stream for Events {
-    type Item = Result<Bytes, std::convert::Infallible>;
+    type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {

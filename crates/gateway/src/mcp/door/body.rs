@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use breakbulk_net::http::Parts;
 use breakbulk_net::sse::EventText;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
@@ -12,7 +13,6 @@ use super::post::Posted;
 use super::session::{ClientSession, Next};
 use super::streams::Event;
 use crate::mcp::events;
-use crate::mcp::parts::Parts;
 
 /// The size of the parts that are given to the socket: the next one is asked for once the client reads.
 const PART: usize = 32 << 10;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breakbulk_link::Held;
+use breakbulk_net::bytes_with;
 use bytes::Bytes;
 
 use crate::mcp::message::Message;
@@ -82,19 +83,6 @@ pub(super) struct Event {
     charge: Option<Arc<Held>>,
     /// The charge for keeping it after it was taken, for a client that connects again.
     kept: Option<Arc<Held>>,
-}
-
-/// Bytes that are charged for as long as any part of them exists: a part that waits for its reader in the queue of
-/// the socket keeps all of the message in memory.
-struct Charged {
-    bytes: Bytes,
-    _charges: [Option<Arc<Held>>; 2],
-}
-
-impl AsRef<[u8]> for Charged {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 /// Why a stream for requests cannot be opened.
@@ -410,10 +398,8 @@ impl Streams {
         // An event that is kept has a charge of its own; what is sent is charged until its last byte has
         // left.
         let mut event = stored.clone();
-        event.bytes = Bytes::from_owner(Charged {
-            bytes: event.bytes,
-            _charges: [stored.charge.take(), stored.kept.clone()],
-        });
+        let charges = [stored.charge.take(), stored.kept.clone()];
+        event.bytes = bytes_with(event.bytes, charges);
         match stored.kept.is_some() {
             true => self.drop_kept(),
             // Without this event a stream could not be resumed without a gap, so the earlier ones are of no

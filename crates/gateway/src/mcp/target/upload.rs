@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use breakbulk_link::Charge;
+use breakbulk_net::bytes_with;
+use breakbulk_net::http::Parts;
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::TargetState;
-use crate::mcp::parts::Parts;
 
 /// The size of the parts that are given to the socket.
 const PART: usize = 64 << 10;
@@ -38,8 +38,6 @@ pub(super) type Upload = Parts<Sending>;
 /// What is kept until a body is sent.
 pub(super) struct Sending {
     stage: Arc<watch::Sender<Stage>>,
-    _charge: Option<Charge>,
-    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// A body, as soon as there is room for it.
@@ -54,22 +52,14 @@ pub(super) async fn upload(
     let room = state.uploads.clone().acquire_many_owned(units).await.ok();
     let budget = state.budget.get();
     let charge = budget.map(|budget| budget.part(usize::MAX).charge_allocated(bytes.len()));
-    let sending = Sending {
-        stage,
-        _charge: charge,
-        _room: room,
-    };
-    Parts::new(bytes, PART, sending)
+    // The last part of it, in the buffer of the socket, keeps the memory of all.
+    let bytes = bytes_with(bytes, (charge, room));
+    Parts::new(bytes, PART, Sending { stage })
 }
 
 /// No body: its stage is reached when the head is written.
 pub(super) fn no_upload(stage: Arc<watch::Sender<Stage>>) -> Upload {
-    let sending = Sending {
-        stage,
-        _charge: None,
-        _room: None,
-    };
-    Parts::new(Bytes::new(), PART, sending)
+    Parts::new(Bytes::new(), PART, Sending { stage })
 }
 
 /// Raises the stage of a POST.

@@ -6,8 +6,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// Bytes in parts, and what is kept until they are sent or given up: their charge, for example.
-pub(super) struct Parts<T> {
+/// Bytes in parts, and what is kept until all of them are given out or given up. A part that hyper holds keeps
+/// the memory of all: their charge belongs into [`bytes_with`](crate::bytes_with).
+#[derive(Debug)]
+pub struct Parts<T> {
     left: Bytes,
     /// The largest part.
     part: usize,
@@ -15,16 +17,17 @@ pub(super) struct Parts<T> {
 }
 
 impl<T> Parts<T> {
-    pub(super) fn new(bytes: Bytes, part: usize, kept: T) -> Self {
+    /// Bytes in parts of at most `part` bytes.
+    pub fn new(bytes: Bytes, part: usize, kept: T) -> Self {
         Self {
             left: bytes,
-            part,
+            part: part.max(1),
             _kept: kept,
         }
     }
 
-    /// What is not sent yet.
-    pub(super) fn left(&self) -> &[u8] {
+    /// What is not given out yet.
+    pub fn left(&self) -> &[u8] {
         &self.left
     }
 }
