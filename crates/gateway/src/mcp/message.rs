@@ -1,6 +1,7 @@
 //! What a body says: which kind of message it is, of which era, and what belongs to it. Does no IO.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use breakbulk_message::jsonrpc::{self, Envelope, Kind, member, shortest_id, string};
 use breakbulk_message::mcp;
@@ -55,7 +56,7 @@ pub(super) enum Message {
     },
     /// An answer to the request with this id.
     Answer {
-        /// The id.
+        /// The id; empty if it is too long for that of a request that is remembered.
         id: String,
         /// The code, if it is an error.
         error: Option<i64>,
@@ -100,6 +101,57 @@ pub(super) enum Unreadable {
     NoMessage,
     /// An id, a method, a progress token or a version is longer than this many bytes.
     TooLong(usize),
+    /// A batch has more than this many messages.
+    TooMany(usize),
+}
+
+impl Unreadable {
+    /// In words for whoever sent it.
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::NoJson => "the body is no JSON".to_owned(),
+            Self::NoMessage => "the body is no JSON-RPC 2.0 message".to_owned(),
+            Self::TooLong(most) => format!(
+                "an id, method, progress token or version is longer than {most} bytes, which is the limit"
+            ),
+            Self::TooMany(most) => {
+                format!("a batch has more than {most} messages, which is the limit")
+            }
+        }
+    }
+}
+
+/// What is found in bytes that are not read as a [`Message`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Unread<'a> {
+    /// The ids of requests as they are written, of at most so many as a batch may have.
+    pub(super) requests: Vec<&'a str>,
+    /// How many other messages there are.
+    pub(super) others: usize,
+}
+
+impl<'a> Unread<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        let mut found = Self::default();
+        each(bytes, |envelope| match (envelope.kind(), envelope.id) {
+            (Some(Kind::Request), Some(id)) if found.requests.len() < BATCH => {
+                found.requests.push(id.get());
+            }
+            _ => found.others += 1,
+        });
+        found
+    }
+}
+
+/// Shows the message in these bytes, or each of a batch.
+fn each<'a>(bytes: &'a [u8], show: impl FnMut(Envelope<'a>)) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match jsonrpc::is_batch(bytes) {
+        true => jsonrpc::batch(text).into_iter().flatten().for_each(show),
+        false => Envelope::parse(text).into_iter().for_each(show),
+    }
 }
 
 impl Message {
@@ -111,7 +163,7 @@ impl Message {
             let mut messages = Vec::new();
             for envelope in batch {
                 if messages.len() == BATCH {
-                    return Err(Unreadable::NoMessage);
+                    return Err(Unreadable::TooMany(BATCH));
                 }
                 messages.push(Self::of(&envelope)?);
             }
@@ -129,7 +181,30 @@ impl Message {
         }
     }
 
+    /// What the other side says. Where it is not read as a whole, those of its answers are found all the same that
+    /// `is_open` knows: else their requests would wait for ever.
+    pub(super) fn heard(bytes: &[u8], is_open: impl Fn(&str) -> bool) -> Option<Self> {
+        if let Ok(message) = Self::read(bytes) {
+            return Some(message);
+        }
+        let mut found = BTreeMap::new();
+        each(bytes, |envelope| {
+            if matches!(envelope.kind(), Some(Kind::Result | Kind::Error))
+                && let Ok(Self::Answer { id, error }) = Self::of(&envelope)
+                && is_open(&id)
+            {
+                found.insert(id, error);
+            }
+        });
+        let answers = found.into_iter();
+        let answers = answers.map(|(id, error)| Self::Answer { id, error });
+        (answers.len() > 0).then(|| Self::Batch(answers.collect()))
+    }
+
     fn of(envelope: &Envelope<'_>) -> Result<Self, Unreadable> {
+        if matches!(envelope.kind(), Some(Kind::Result | Kind::Error)) {
+            return Self::answer(envelope).ok_or(Unreadable::NoMessage);
+        }
         let params = envelope.params.map(RawValue::get);
         let meta = meta(params);
         let in_meta = |name| meta.and_then(|meta| member(meta, name)).map(RawValue::get);
@@ -173,14 +248,19 @@ impl Message {
                     method,
                 }
             }
-            Kind::Result => Self::Answer {
-                id: shortest_id(id()?).into_owned(),
-                error: None,
+            Kind::Result | Kind::Error => Self::answer(envelope)?,
+        })
+    }
+
+    fn answer(envelope: &Envelope<'_>) -> Option<Self> {
+        let id = envelope.id?.get();
+        Some(Self::Answer {
+            // Nothing is remembered of a request with a longer id, so that nothing is compared with it.
+            id: match id.len() {
+                ..=WORD => shortest_id(id).into_owned(),
+                _ => String::new(),
             },
-            Kind::Error => Self::Answer {
-                id: shortest_id(id()?).into_owned(),
-                error: Some(error_code(envelope.error?)),
-            },
+            error: envelope.error.map(error_code),
         })
     }
 
@@ -376,10 +456,6 @@ mod tests {
             ),
             (format!(r#"{{"jsonrpc":"2.0","method":"{long}"}}"#), false),
             (
-                format!(r#"{{"jsonrpc":"2.0","id":"{long}","result":{{}}}}"#),
-                false,
-            ),
-            (
                 format!(
                     r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"_meta":{{"progressToken":"{long}"}}}}}}"#
                 ),
@@ -405,6 +481,55 @@ mod tests {
                 }
                 other => assert_eq!(other, Err(Unreadable::TooLong(WORD)), "{}", text.len()),
             }
+        }
+    }
+
+    /// A batch with one long word was no batch: its answers reached nobody, and its requests were left without one.
+    #[test]
+    fn what_is_not_read_as_a_whole_has_requests_and_answers_all_the_same() {
+        let long = format!(r#""{}""#, "x".repeat(WORD));
+        let request = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
+        let answer = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+        let noise = format!(r#"{{"jsonrpc":"2.0","method":{long}}}"#);
+        let answered = |id: &str| Message::Answer {
+            id: id.to_owned(),
+            error: None,
+        };
+        // An answer may have any id: nothing of it is kept.
+        let read = Message::read(answer(&long).as_bytes());
+        assert_eq!(read, Ok(answered("")));
+        let batch = format!(
+            "[{noise},{},{},{}]",
+            answer("1"),
+            answer("2"),
+            answer(&long)
+        );
+        let heard = |bytes: &str| Message::heard(bytes.as_bytes(), |id| id == "2");
+        assert_eq!(heard(&batch), Some(Message::Batch(vec![answered("2")])));
+        assert_eq!(heard(&noise), None);
+        assert_eq!(heard(&answer("1")), Some(answered("1")));
+        let many = vec![answer("1"); BATCH].join(",");
+        let many = format!("[{many},{}]", answer("2"));
+        let read = Message::read(many.as_bytes());
+        assert_eq!(read, Err(Unreadable::TooMany(BATCH)));
+        assert_eq!(heard(&many), Some(Message::Batch(vec![answered("2")])));
+        for (text, requests, others) in [
+            (request(&long), vec![&*long], 0),
+            (
+                format!("[{},{noise},{}]", request("7"), answer("8")),
+                vec!["7"],
+                2,
+            ),
+            (noise.clone(), vec![], 1),
+            ("{".to_owned(), vec![], 0),
+            (
+                format!("[{}]", vec![request("7"); BATCH + 3].join(",")),
+                vec!["7"; BATCH],
+                3,
+            ),
+        ] {
+            let expected = Unread { requests, others };
+            assert_eq!(Unread::of(text.as_bytes()), expected, "{}", text.len());
         }
     }
 }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use breakbulk_link::{Budget, Carries, Closed, Frame, Held, lock};
+use breakbulk_message::jsonrpc::{self, INVALID_REQUEST};
 use breakbulk_net::http::HttpTarget;
 use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
 use bytes::Bytes;
@@ -25,8 +26,8 @@ use tokio::time::{Instant, timeout};
 
 use self::post::Post;
 use self::upload::Stage;
-use super::head::{PROTOCOL, SESSION};
-use super::message::Message;
+use super::head::{PROTOCOL, SERVER_ERROR, SESSION};
+use super::message::{Message, Unread, Unreadable};
 use super::tools::ToolHeaders;
 use crate::endpoint::WsAddress;
 use crate::error::OpenError;
@@ -176,7 +177,11 @@ impl Sink for McpSink {
             return Err(Lost("MCP over HTTP carries text alone".to_owned()));
         };
         while self.posts.try_join_next().is_some() {}
-        let message = Message::read(&bytes).ok();
+        let message = match Message::read(&bytes) {
+            Ok(message) => Some(message),
+            Err(why) if self.state.refuse_unread(&bytes, why).await => return Ok(()),
+            Err(_) => None,
+        };
         if let Some(Message::Notification {
             cancels: Some(id), ..
         }) = &message
@@ -335,9 +340,31 @@ impl TargetState {
             "{REQUESTS} requests of this session are open at the target, which is the limit; wait for an answer"
         );
         for id in post.ids() {
-            let answer = breakbulk_message::jsonrpc::error(Some(&id), -32000, &words, None);
+            let answer = jsonrpc::error(Some(&id), SERVER_ERROR, &words, None);
             self.deliver(answer.into(), None).await;
         }
+    }
+
+    /// Answers the requests in what cannot be read as a whole, which is not posted then: the server's answers
+    /// to them would not be known as such. False: there are none.
+    async fn refuse_unread(&self, bytes: &[u8], why: Unreadable) -> bool {
+        let Unread { requests, others } = Unread::of(bytes);
+        if requests.is_empty() {
+            return false;
+        }
+        let (size, words) = (bytes.len(), why.words());
+        tracing::warn!(size, "a message is not posted to the target: {words}");
+        for id in requests {
+            let answer = Bytes::from(jsonrpc::error(Some(id), INVALID_REQUEST, &words, None));
+            let budget = self.budget.get();
+            let held = budget.map(|budget| budget.charge_allocated(answer.len()));
+            self.deliver(answer, held).await;
+        }
+        if others > 0 {
+            let words = format!("{others} other messages of that batch are lost: {words}");
+            let _ = self.missed.send(Missed::Lost(words)).await;
+        }
+        true
     }
 
     async fn deliver(&self, bytes: Bytes, held: Option<Held>) {
@@ -426,6 +453,66 @@ mod tests {
     use breakbulk_net::http::ClientOptions;
 
     use super::*;
+
+    /// A transport to a server that nobody runs.
+    async fn scene() -> (McpSource, McpSink, mpsc::Receiver<Missed>) {
+        let url = "http://127.0.0.1:1/mcp";
+        let server = HttpTarget::new(url, &ClientOptions::new("")).await.unwrap();
+        let (missed, reports) = mpsc::channel(1);
+        let (source, sink) = McpTransport::new(server, Arc::default(), 1 << 20, missed).split();
+        (source, sink, reports)
+    }
+
+    /// Its answer would not be known as one: it was dropped, and the client waited for ever.
+    // MCPH-9
+    #[tokio::test]
+    async fn a_request_with_a_word_that_is_too_long_is_answered_with_the_limit() {
+        let long = format!(r#""{}""#, "x".repeat(5000));
+        let request =
+            |id: &str, method: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method}}}"#);
+        let note = r#"{"jsonrpc":"2.0","method":"n"}"#;
+        let many = vec![note; 2000].join(",");
+        for (message, ids, words) in [
+            (
+                request(&long, "\"m\""),
+                vec![&*long],
+                "longer than 4096 bytes",
+            ),
+            (request("7", &long), vec!["7"], "longer than 4096 bytes"),
+            (
+                format!("[{},{}]", request("7", &long), request("\"a\"", "\"m\"")),
+                vec!["7", "\"a\""],
+                "longer than 4096 bytes",
+            ),
+            (
+                format!("[{},{many}]", request("7", "\"m\"")),
+                vec!["7"],
+                "a batch has more than 1024 messages",
+            ),
+        ] {
+            let (mut source, mut sink, mut reports) = scene().await;
+            let sending = async {
+                let sent = timeout(ACCEPTED, sink.send(Frame::Text(message.into())));
+                sent.await.unwrap().unwrap();
+            };
+            let reading = async {
+                for id in &ids {
+                    let incoming = timeout(ACCEPTED, source.next()).await.unwrap();
+                    let Incoming::Frame(frame) = incoming else {
+                        panic!("{incoming:?}")
+                    };
+                    let answer = std::str::from_utf8(frame.bytes()).unwrap();
+                    let begin = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"#);
+                    assert!(answer.starts_with(&begin), "{answer}");
+                    assert!(answer.contains(words), "{answer}");
+                }
+            };
+            tokio::join!(sending, reading);
+            // Whatever else was in the batch is counted as lost.
+            let others = reports.try_recv().is_ok();
+            assert_eq!(others, words.contains("batch"));
+        }
+    }
 
     // MCPH-9
     #[tokio::test(start_paused = true)]

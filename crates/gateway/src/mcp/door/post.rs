@@ -83,18 +83,11 @@ pub(super) async fn post(
     };
     let body = Received { bytes, charge };
     let message = Message::read(&body.bytes).map_err(|unreadable| {
-        refusal(&match unreadable {
-            Unreadable::NoJson => Refused::new(400, PARSE_ERROR, "the body is no JSON"),
-            Unreadable::NoMessage => {
-                Refused::new(400, INVALID_REQUEST, "the body is no JSON-RPC 2.0 message")
-            }
-            Unreadable::TooLong(most) => {
-                let words = format!(
-                    "an id, method, progress token or version is longer than {most} bytes, which is the limit"
-                );
-                Refused::new(400, INVALID_REQUEST, words)
-            }
-        })
+        let code = match unreadable {
+            Unreadable::NoJson => PARSE_ERROR,
+            _ => INVALID_REQUEST,
+        };
+        refusal(&Refused::new(400, code, unreadable.words()))
     })?;
     let refuse = |refused: Refused| refusal(&refused.to(&message));
     match head::era(headers, &message).map_err(refuse)? {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::DoorState;
 use super::streams::{NotOpened, Put, Streams, Taken};
 use crate::mcp::head::SERVER_ERROR;
-use crate::mcp::message::{Message, chosen_version};
+use crate::mcp::message::{Message, Unread, chosen_version};
 use crate::pump::session_memory;
 
 /// How many POSTs of one session may be in progress.
@@ -271,7 +271,7 @@ impl ClientSession {
 
     /// Puts a message of the server into its stream, as soon as there is room.
     async fn put(&self, bytes: Bytes) -> Result<(), Lost> {
-        let message = Message::read(&bytes).ok();
+        let message = Message::heard(&bytes, |key| self.streams().is_open(key));
         if self.is_stateless
             && let Some(Message::Notification {
                 cancels: Some(id), ..
@@ -321,15 +321,14 @@ impl ClientSession {
     /// Messages that waited too long for a GET: a request is answered, a notification is lost.
     pub(super) async fn evicted(&self, messages: Vec<Bytes>) {
         for bytes in messages {
-            let message = Message::read(&bytes).ok();
-            let requests = message.as_ref().map(Message::requests).unwrap_or_default();
+            let requests = Unread::of(&bytes).requests;
             tracing::warn!(
                 size = bytes.len(),
                 "dropped a message of the server: its client has no stream open (GET), and too many wait for one"
             );
-            for request in requests {
+            for id in requests {
                 let words = "the client has no stream open, and too many messages wait for one";
-                let answer = jsonrpc::error(Some(&request.id), SERVER_ERROR, words, None);
+                let answer = jsonrpc::error(Some(id), SERVER_ERROR, words, None);
                 let _ = timeout(LAST_EVENTS, self.receive(answer.into())).await;
             }
         }
@@ -566,5 +565,24 @@ mod tests {
         assert!(closed.reason.ends_with(told), "{closed}");
         // Until then nothing of what waited was dropped.
         assert!(matches!(session.next(stream, reader).await, Next::Event(_)));
+    }
+
+    /// They were taken for no answers, went to the newest request, and left theirs open.
+    // MCPH-5
+    #[tokio::test]
+    async fn answers_beside_a_word_that_is_too_long_reach_their_requests() {
+        let (_plan, session, _transport) = scene("http://127.0.0.1:0/mcp", 100_000);
+        let (first, reader) = session.open(&request(1)).unwrap();
+        let (second, other) = session.open(&request(2)).unwrap();
+        let long = "x".repeat(5000);
+        let batch = format!(
+            r#"[{{"jsonrpc":"2.0","method":"{long}"}},{{"jsonrpc":"2.0","id":9,"result":{{}}}},{{"jsonrpc":"2.0","id":1,"result":{{}}}}]"#
+        );
+        session.put(batch.into()).await.unwrap();
+        let next = timeout(LAST_EVENTS, session.next(first, reader));
+        assert!(matches!(next.await, Ok(Next::Event(_))));
+        assert!(session.streams().has_ended(first));
+        assert!(!session.streams().has_ended(second));
+        session.detach(second, other);
     }
 }

@@ -227,6 +227,11 @@ impl Streams {
         }
     }
 
+    /// Whether the request with this id has no answer yet.
+    pub(super) fn is_open(&self, key: &str) -> bool {
+        self.requests.contains_key(key)
+    }
+
     fn has_room(&self, size: usize) -> bool {
         let fits = self.waiting == 0 || self.waiting + size <= self.limit;
         fits && self.unread() < WAITING
@@ -248,8 +253,10 @@ impl Streams {
     }
 
     fn route(&self, message: Option<&Message>, answers: &[&str]) -> Option<u64> {
-        if let Some(first) = answers.first() {
-            return self.requests.get(*first).copied();
+        if !answers.is_empty() {
+            // One of them may be to a request that was cancelled.
+            let mut streams = answers.iter().map(|key| self.requests.get(*key));
+            return streams.find_map(Option::<&u64>::copied);
         }
         if let Some(Message::Notification {
             progress: Some(token),

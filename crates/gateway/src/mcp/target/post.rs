@@ -145,7 +145,11 @@ impl TargetState {
         if kind.eq_ignore_ascii_case(EVENTS) {
             return self.follow(post, response).await;
         }
-        if !post.is_request() {
+        // What is no message here may be one to the server.
+        let may_have_answer = post.message.is_none()
+            && status != StatusCode::ACCEPTED
+            && kind.eq_ignore_ascii_case(JSON);
+        if !post.is_request() && !may_have_answer {
             return Ok(());
         }
         if status == StatusCode::ACCEPTED {
@@ -279,7 +283,7 @@ impl TargetState {
 
     /// A message came in: as an answer to a POST, or beside it.
     pub(super) async fn arrived(&self, post: &mut Post, bytes: Bytes, memory: &mut Memory<'_>) {
-        let read = Message::read(&bytes).ok();
+        let read = Message::heard(&bytes, |id| post.requests().iter().any(|it| it.key == id));
         let answers = read.as_ref().map(Message::answers).unwrap_or_default();
         for key in answers {
             let requests = post.requests();
