@@ -293,7 +293,8 @@ pub(crate) async fn listen<D: Door>(
     };
     plan.watched.stopping();
     door.close().await;
-    if !D::LISTENS_TO_THE_END {
+    // A listener that failed has left its address: another one may take it while sessions go on.
+    if !D::LISTENS_TO_THE_END || outcome.is_err() {
         tell(Event::Closed);
     }
     finish(sessions, tell).await;
@@ -513,3 +514,7 @@ impl Client {
         }
     }
 }
+
+#[cfg(all(test, feature = "process"))]
+#[allow(clippy::unwrap_used)]
+mod tests;
