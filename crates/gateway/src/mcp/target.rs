@@ -7,10 +7,10 @@
 
 mod listen;
 mod post;
+mod requests;
 mod resume;
 mod upload;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -21,10 +21,11 @@ use breakbulk_net::{Incoming, Lost, Sink, Source, Transport};
 use bytes::Bytes;
 use reqwest::{Method, RequestBuilder};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use self::post::Post;
+use self::requests::OpenRequests;
 use self::upload::Stage;
 use super::head::{PROTOCOL, SERVER_ERROR, SESSION};
 use super::message::{Message, Unread, Unreadable};
@@ -186,7 +187,8 @@ impl Sink for McpSink {
             cancels: Some(id), ..
         }) = &message
         {
-            match self.state.cancel(id) {
+            let is_cut = self.state.session().open.cut(id);
+            match is_cut {
                 true => return Ok(()),
                 false => self.forget_later(id),
             }
@@ -209,21 +211,16 @@ impl Sink for McpSink {
         let state = self.state.clone();
         // The POST is listed as open before it may end, since its end removes it from the list.
         let (begin, begun) = tokio::sync::oneshot::channel();
-        let abort = self.posts.spawn(async move {
-            let _ = begun.await;
-            state.run(post, upload, &stage).await;
+        let task = self.posts.spawn(async move {
+            if let Ok(task) = begun.await {
+                state.run(post.of(task), upload, &stage).await;
+            }
         });
         {
             let mut session = self.state.session();
-            for key in keys {
-                let open = Open {
-                    abort: abort.clone(),
-                    is_stateless,
-                };
-                session.open.insert(key, open);
-            }
+            session.open.begin(keys, &task, is_stateless);
         }
-        let _ = begin.send(());
+        let _ = begin.send(task.id());
         // An error says that the POST has ended.
         let wait = reached.wait_for(|stage| *stage >= awaited);
         match awaited {
@@ -244,21 +241,17 @@ impl Sink for McpSink {
 
 impl McpSink {
     /// Gives up the answer to a request that is cancelled by a notification: the server owes none, and
-    /// may leave its stream open. A later request may have the same id.
+    /// may leave its stream open.
     fn forget_later(&mut self, id: &str) {
         let state = self.state.clone();
-        let Some(cancelled) = state.session().open.get(id).map(|open| open.abort.clone()) else {
+        let cancelled = state.session().open.cancel(id);
+        let Some(post) = cancelled else {
             return;
         };
         let id = id.to_owned();
         self.posts.spawn(async move {
             tokio::time::sleep(CANCELLED).await;
-            let mut session = state.session();
-            let open = session.open.get(&id);
-            if open.is_some_and(|open| open.abort.id() == cancelled.id()) {
-                session.open.remove(&id);
-                cancelled.abort();
-            }
+            state.session().open.give_up(&id, &post);
         });
     }
 }
@@ -291,15 +284,9 @@ pub(super) struct TargetState {
 struct Session {
     id: Option<String>,
     version: Option<String>,
-    /// By their ids.
-    open: BTreeMap<String, Open>,
+    open: OpenRequests,
     /// Whether a stream is open for messages of the server's own.
     is_listening: bool,
-}
-
-struct Open {
-    abort: AbortHandle,
-    is_stateless: bool,
 }
 
 impl TargetState {
@@ -318,20 +305,6 @@ impl TargetState {
             request = request.header(PROTOCOL, version);
         }
         (request, session.id.is_some())
-    }
-
-    /// Cancels a request of the stateless era by the end of its connection; false if it is of the other
-    /// era, where a notification is posted.
-    fn cancel(&self, id: &str) -> bool {
-        let mut session = self.session();
-        match session.open.get(id) {
-            Some(open) if open.is_stateless => {
-                open.abort.abort();
-                session.open.remove(id);
-                true
-            }
-            _ => false,
-        }
     }
 
     /// Answers a request that is one too many.

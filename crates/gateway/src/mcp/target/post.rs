@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Body, Method, RequestBuilder, Response, StatusCode};
 use tokio::sync::watch;
+use tokio::task::Id;
 
 use super::upload::{Stage, Upload, reach};
 use super::{Memory, TargetState};
@@ -25,6 +26,8 @@ pub(super) struct Post {
     size: usize,
     /// The requests in it that were answered.
     answered: BTreeSet<String>,
+    /// The task that posts it.
+    task: Option<Id>,
 }
 
 impl Post {
@@ -33,7 +36,14 @@ impl Post {
             message,
             size,
             answered: BTreeSet::new(),
+            task: None,
         }
+    }
+
+    /// The same, posted by this task.
+    pub(super) fn of(self, task: Id) -> Self {
+        let task = Some(task);
+        Self { task, ..self }
     }
 
     fn requests(&self) -> Vec<&Request> {
@@ -101,11 +111,8 @@ impl TargetState {
         if let Err(failure) = &outcome {
             self.failed(&post, failure).await;
         }
-        {
-            let mut session = self.session();
-            for key in post.keys() {
-                session.open.remove(&key);
-            }
+        for key in post.keys() {
+            self.ended(&post, &key);
         }
         if outcome.is_ok() && post.is_initialized() {
             self.listen().await;
@@ -297,8 +304,16 @@ impl TargetState {
                 self.session().version = chosen_version(&bytes);
             }
             post.answered.insert(key.to_owned());
+            self.ended(post, key);
         }
         self.deliver(bytes, memory.take()).await;
+    }
+
+    /// A request of a POST is open no more.
+    fn ended(&self, post: &Post, key: &str) {
+        if let Some(task) = post.task {
+            self.session().open.end(key, task);
+        }
     }
 
     /// Tells the sender of a message that it failed.
