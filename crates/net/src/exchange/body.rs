@@ -1,6 +1,6 @@
 //! The body of a request or of an answer: records one after another, each behind its kind and length.
 
-use breakbulk_link::{Closed, Frame};
+use breakbulk_link::{Budget, Closed, Frame, Held};
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// What a frame takes in a body beside its own bytes: its kind, and its length in four bytes.
@@ -66,6 +66,8 @@ pub(crate) struct Records {
     /// own, so that one that is kept does not keep the whole body.
     alone: bool,
     has_close: bool,
+    /// The charge of the body.
+    charge: Option<Held>,
 }
 
 /// A body that is not made of records.
@@ -77,12 +79,10 @@ pub(crate) struct BadBody {
 }
 
 impl Records {
-    /// The memory that it holds: that of the whole body, until the last record is read.
-    pub(crate) fn held(&self) -> usize {
-        match self.rest.is_empty() {
-            true => 0,
-            false => self.size,
-        }
+    /// Charges the whole body until its last record is read.
+    pub(crate) fn charge_to(&mut self, budget: Option<&Budget>) {
+        let size = if self.rest.is_empty() { 0 } else { self.size };
+        self.charge = budget.map(|budget| budget.charge_allocated(size));
     }
 
     /// Checks the whole body: none of its frames is used if one is wrong.
@@ -106,6 +106,7 @@ impl Records {
             rest: body,
             alone: count == 1,
             has_close,
+            charge: None,
         })
     }
 
@@ -133,6 +134,10 @@ impl Iterator for Records {
             false => Bytes::copy_from_slice(content),
         };
         self.rest = self.rest.slice(end..);
+        if self.rest.is_empty() {
+            // The last frame is charged by whoever takes it.
+            self.charge = None;
+        }
         Some(match kind {
             TEXT => Record::Frame(Frame::Text(bytes)),
             BINARY => Record::Frame(Frame::Binary(bytes)),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use breakbulk_link::{Carries, Closed, Frame};
+use breakbulk_link::{Budget, Carries, Closed, Frame};
 use bytes::Bytes;
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize;
@@ -233,6 +233,10 @@ impl Transport for ExchangeTransport {
 
     fn carries(&self, _carries: Carries) -> bool {
         true
+    }
+
+    fn charge_to(&mut self, budget: &Budget) {
+        self.sink.session.outbox.charge_to(budget);
     }
 
     fn split(self) -> (ExchangeSource, ExchangeSink) {

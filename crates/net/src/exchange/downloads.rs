@@ -2,7 +2,7 @@
 //! acknowledge what it has not read, so an answer also stays charged until it has left by each of its sockets.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use breakbulk_link::{Budget, lock};
@@ -11,20 +11,14 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::body::Record;
-use super::outbox::{DoesNotFit, Outbox, SHARED};
+use super::outbox::{DoesNotFit, Outbox, SHARED, weight};
 use super::{REQUESTS, WINDOW};
-use crate::bytes_with;
-
-/// How many bytes a small answer counts as, at least, while it is kept.
-const LEAST_WEIGHT: usize = 256;
 
 /// The answers of one session.
 #[derive(Debug)]
 pub(crate) struct Downloads {
     outbox: Outbox,
     kept: Mutex<Kept>,
-    /// The budget that kept answers are charged to.
-    budget: OnceLock<Budget>,
     progress: watch::Sender<Progress>,
 }
 
@@ -79,15 +73,13 @@ impl Downloads {
         Self {
             outbox: Outbox::new(WINDOW),
             kept: Mutex::default(),
-            budget: OnceLock::new(),
             progress: watch::Sender::new(progress),
         }
     }
 
-    /// Charges answers from now on to this budget.
+    /// Charges frames and answers from now on to this budget.
     pub(crate) fn charge_to(&self, budget: &Budget) {
-        // A session has only one budget.
-        let _ = self.budget.set(budget.clone());
+        self.outbox.charge_to(budget);
     }
 
     /// Waits for room, and adds a frame or this side's close.
@@ -216,11 +208,8 @@ impl Downloads {
     }
 
     /// These bytes, charged to the session until the last slice of them is dropped.
-    pub(crate) fn charged(&self, bytes: Bytes, weight: usize) -> Bytes {
-        match self.budget.get() {
-            Some(budget) => bytes_with(bytes, budget.charge_allocated(weight)),
-            None => bytes,
-        }
+    pub(crate) fn charged(&self, bytes: Bytes) -> Bytes {
+        self.outbox.charged(bytes)
     }
 
     /// Makes the answer, unless another poll did.
@@ -234,9 +223,8 @@ impl Downloads {
         if body.is_empty() {
             return Ok(());
         }
-        let weight = weight(&body);
-        kept.bytes += weight;
-        kept.bodies.push_back(self.charged(body, weight));
+        kept.bytes += weight(&body);
+        kept.bodies.push_back(body);
         let room = kept.bytes < WINDOW;
         self.progress.send_modify(|progress| {
             progress.made = number;
@@ -246,17 +234,13 @@ impl Downloads {
     }
 }
 
-/// How many bytes an answer counts as while it is kept: a small one takes more memory than its bytes.
-fn weight(body: &Bytes) -> usize {
-    body.len().max(LEAST_WEIGHT)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use breakbulk_link::Frame;
     use futures_util::poll;
 
+    use super::super::outbox::LEAST_WEIGHT;
     use super::*;
 
     const WAIT: Duration = Duration::from_secs(20);

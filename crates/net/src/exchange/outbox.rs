@@ -1,23 +1,32 @@
-//! The queue of frames that wait for the next body, bounded in bytes.
+//! The queue of frames that wait for the next body, bounded in bytes and charged to their session.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
-use breakbulk_link::{Closed, lock};
+use breakbulk_link::{Budget, Closed, Held, lock};
 use bytes::{Bytes, BytesMut};
 use tokio::sync::watch;
 
 use super::body::{FRAME_HEAD, Record};
+use crate::bytes_with;
 
 /// Small records share a body of at most this size; a larger one has a body of its own. So a body that a path
 /// refuses for its size holds a single frame, and the sender can choose smaller frames.
 pub(crate) const SHARED: usize = 4 << 10;
 
+/// How many bytes a small body counts as, at least.
+pub(crate) const LEAST_WEIGHT: usize = 256;
+
+/// How much memory a record takes beside its bytes.
+const RECORD: usize = 128;
+
 /// A queue with one writer. It takes a record whenever it holds fewer bytes than its limit.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    records: Mutex<VecDeque<Record>>,
+    records: Mutex<VecDeque<(Record, Option<Held>)>>,
+    /// The budget that records and bodies are charged to.
+    budget: OnceLock<Budget>,
     /// The size of the records that wait, as bytes of a body.
     bytes: watch::Sender<usize>,
     limit: usize,
@@ -47,9 +56,33 @@ impl Outbox {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             records: Mutex::default(),
+            budget: OnceLock::new(),
             bytes: watch::Sender::new(0),
             limit,
             finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Charges records and bodies from now on to this budget.
+    pub(crate) fn charge_to(&self, budget: &Budget) {
+        // A session has one.
+        let _ = self.budget.set(budget.clone());
+    }
+
+    pub(crate) fn budget(&self) -> Option<&Budget> {
+        self.budget.get()
+    }
+
+    fn charge(&self, amount: usize) -> Option<Held> {
+        let budget = self.budget.get();
+        budget.map(|budget| budget.charge_allocated(amount))
+    }
+
+    /// A body, charged until the last slice of it is dropped.
+    pub(crate) fn charged(&self, body: Bytes) -> Bytes {
+        match self.charge(weight(&body)) {
+            Some(held) => bytes_with(body, held),
+            None => body,
         }
     }
 
@@ -59,7 +92,9 @@ impl Outbox {
         // The sender is `self`, so that this cannot fail.
         let _ = self.bytes.subscribe().wait_for(room).await;
         let size = record.size();
-        lock(&self.records).push_back(record);
+        // Whoever made the frame is not charged for it any more.
+        let held = self.charge(size + RECORD);
+        lock(&self.records).push_back((record, held));
         self.bytes.send_modify(|bytes| *bytes += size);
     }
 
@@ -82,7 +117,7 @@ impl Outbox {
     pub(crate) fn take(&self, max: usize) -> Result<Bytes, DoesNotFit> {
         let mut records = lock(&self.records);
         let (mut count, mut size) = (0, 0);
-        for record in records.iter() {
+        for (record, _) in records.iter() {
             match record.size() {
                 next if count == 0 && next > max => return Err(DoesNotFit { size: next, max }),
                 next if count == 0 || size + next <= max.min(SHARED) => size += next,
@@ -91,7 +126,7 @@ impl Outbox {
             count += 1;
         }
         let mut body = BytesMut::with_capacity(size);
-        for record in records.drain(..count) {
+        for (record, _held) in records.drain(..count) {
             if matches!(record, Record::Close(_)) {
                 self.finished.store(true, Relaxed);
             }
@@ -99,8 +134,16 @@ impl Outbox {
         }
         drop(records);
         self.bytes.send_modify(|bytes| *bytes -= size);
-        Ok(body.freeze())
+        Ok(match body.is_empty() {
+            true => Bytes::new(),
+            false => self.charged(body.freeze()),
+        })
     }
+}
+
+/// What a body counts: small ones take more than their bytes.
+pub(crate) fn weight(body: &Bytes) -> usize {
+    body.len().max(LEAST_WEIGHT)
 }
 
 #[cfg(test)]
@@ -158,5 +201,26 @@ mod tests {
         assert!(futures_util::poll!(&mut put).is_pending());
         assert_eq!(outbox.take(105).map(|body| body.len()), Ok(105));
         assert!(futures_util::poll!(&mut put).is_ready());
+    }
+
+    /// They were charged to nobody: the connection had sent them, and no body had them yet.
+    #[tokio::test]
+    async fn frames_that_wait_are_charged_and_so_are_bodies() {
+        let (outbox, budget) = (Outbox::new(1000), Budget::new(1 << 20));
+        outbox.charge_to(&budget);
+        for size in [300, 5] {
+            outbox.put(text(size)).await;
+        }
+        assert_eq!(budget.used(), 305 + 10 + 2 * RECORD);
+        assert_eq!(outbox.take(10), Err(DoesNotFit { size: 305, max: 10 }));
+        let first = outbox.take(305).ok();
+        assert_eq!(budget.used(), 305 + 10 + RECORD);
+        let second = outbox.take(305).ok();
+        assert_eq!(budget.used(), 305 + LEAST_WEIGHT);
+        drop((first, second));
+        assert_eq!(budget.used(), 0);
+        outbox.put(text(5)).await;
+        drop(outbox);
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts as Head;
 use axum::http::{Response, StatusCode};
-use breakbulk_link::{Budget, Carries, Frame, Held};
+use breakbulk_link::{Budget, Carries, Frame};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -78,8 +78,8 @@ impl Transport for ExchangeServer {
 #[derive(Debug)]
 pub struct ExchangeServerSource {
     uploads: mpsc::Receiver<Upload>,
-    /// The body whose frames are being returned, and its memory.
-    current: Option<(Records, Option<Held>)>,
+    /// The body whose frames are being returned.
+    current: Option<Records>,
     /// The budget that the body is charged to.
     budget: Option<Budget>,
     /// Reports signs of life and the end of the session.
@@ -89,15 +89,7 @@ pub struct ExchangeServerSource {
 impl Source for ExchangeServerSource {
     async fn next(&mut self) -> Incoming {
         loop {
-            let next = self.current.as_mut().and_then(|(records, held)| {
-                let next = records.next();
-                if let Some(held) = held {
-                    // The frame that is returned is charged by the link.
-                    held.shrink_to(records.held());
-                }
-                next
-            });
-            match next {
+            match self.current.as_mut().and_then(Iterator::next) {
                 Some(Record::Frame(frame)) => return Incoming::Frame(frame),
                 Some(Record::Close(closed)) => {
                     self.life.connection().end(closed.clone());
@@ -108,11 +100,10 @@ impl Source for ExchangeServerSource {
             tokio::select! {
                 // Frames that were posted before the end are delivered before it.
                 biased;
-                Some(upload) = self.uploads.recv() => {
-                    let size = upload.records.held();
-                    let held = self.budget.as_ref().map(|budget| budget.charge_allocated(size));
-                    self.current = Some((upload.records, held));
-                    let _ = upload.taken.send(());
+                Some(Upload { mut records, taken }) = self.uploads.recv() => {
+                    records.charge_to(self.budget.as_ref());
+                    self.current = Some(records);
+                    let _ = taken.send(());
                 }
                 incoming = self.life.next() => return incoming,
             }

@@ -138,8 +138,7 @@ impl Open {
                 self.left -= event.len();
                 self.number = number + 1;
                 // It is a copy, which waits for the socket whatever the client says of the answer.
-                let weight = event.len();
-                Some(downloads.charged(event, weight))
+                Some(downloads.charged(event))
             }
             Streamed::Answer(..) | Streamed::NoRoom => self.end(events::MORE),
             Streamed::Nothing => self.end(events::IDLE),

@@ -238,9 +238,10 @@ async fn until(at: Option<Instant>) {
 async fn hand_over(
     session: &Session,
     arrived: &mpsc::Sender<Arrived>,
-    records: Records,
+    mut records: Records,
     got: u64,
 ) -> Result<bool, Closed> {
+    records.charge_to(session.outbox.budget());
     loop {
         tokio::select! {
             biased;
