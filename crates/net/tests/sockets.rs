@@ -96,6 +96,24 @@ async fn an_unfinished_message_is_charged_and_refused_without_memory() {
     writing.abort();
 }
 
+/// This side may write for long to a program that says nothing more.
+// STREAM-4
+#[tokio::test]
+async fn what_came_of_a_message_is_given_up_when_the_input_ends() {
+    let budget = Budget::new(1 << 20);
+    let (mut client, mut stream) = pair().await;
+    stream.charge_to(&budget);
+    let (mut source, _sink) = stream.split();
+    client.write_all(&vec![b'x'; 200 << 10]).await.unwrap();
+    client.shutdown().await.unwrap();
+    let incoming = source.next().await;
+    let Incoming::Closed(closed) = incoming else {
+        panic!("{incoming:?}")
+    };
+    assert_ne!(closed.code, 1000, "{closed:?}");
+    assert_eq!(budget.used(), 0);
+}
+
 /// Closing a socket with unread bytes would reset it, and the client would lose what was written before.
 // STREAM-1
 #[tokio::test]

@@ -251,12 +251,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
                     Some(Err(error @ Unreadable::Oversized { .. })) => {
                         self.unreported = Some(error)
                     }
-                    Some(Err(error)) => return Incoming::Closed(error.closed()),
-                    None => return Incoming::Closed(end("end of input", 1000)),
+                    Some(Err(error)) => return self.ended(error.closed()),
+                    None => return self.ended(end("end of input", 1000)),
                 },
                 Ok(_) => {}
                 Err(error) => {
-                    return Incoming::Closed(end(&format!("reading failed: {error}"), 1006));
+                    return self.ended(end(&format!("reading failed: {error}"), 1006));
                 }
             }
         }
@@ -322,10 +322,20 @@ impl<R: AsyncRead + Send + Unpin + 'static> StreamSource<R> {
     /// Nothing more is decoded.
     fn broken(&mut self, closed: Closed) -> Incoming {
         self.broken = true;
-        // The unfinished message is dropped, and its charge released.
+        self.give_up_message();
+        Incoming::Broken(closed)
+    }
+
+    /// Nothing more comes.
+    fn ended(&mut self, closed: Closed) -> Incoming {
+        self.give_up_message();
+        Incoming::Closed(closed)
+    }
+
+    /// What was read of a message is given up with its charge: this side may still be written to.
+    fn give_up_message(&mut self) {
         self.decoder.forget();
         self.unfinished.release();
-        Incoming::Broken(closed)
     }
 
     /// Reads and drops the rest of a socket's input.

@@ -200,10 +200,7 @@ impl State {
         }
         let incoming = self.poll_incoming(context);
         if let Poll::Ready(Incoming::Closed(_) | Incoming::Broken(_)) = incoming {
-            // The socket stays open until the other end answers the close; the unfinished message is
-            // dropped now.
-            self.unfinished.release();
-            self.reader.forget();
+            self.give_up_message();
             return incoming;
         }
         let Some(bytes) = self.reader.unfinished() else {
@@ -212,8 +209,6 @@ impl State {
             return incoming;
         };
         if !self.unfinished.charge(self.reader.held()) {
-            self.unfinished.release();
-            self.reader.forget();
             return Poll::Ready(self.break_off(Closed {
                 code: 1013,
                 reason: NO_MEMORY.to_owned(),
@@ -233,7 +228,14 @@ impl State {
     fn break_off(&mut self, closed: Closed) -> Incoming {
         self.broken = true;
         self.ends_first = true;
+        self.give_up_message();
         Incoming::Broken(closed)
+    }
+
+    /// The socket stays open until the other end answers the close: what has come must not stay, too.
+    fn give_up_message(&mut self) {
+        self.unfinished.release();
+        self.reader.forget();
     }
 
     /// Reads the next frame or event, and sends the answer to a ping or close.
