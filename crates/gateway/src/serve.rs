@@ -79,8 +79,10 @@ impl Plan {
     ) -> Result<(), RunError> {
         let plan = Arc::new(self);
         let outcome = Self::listen(plan.clone(), stop, tell).await;
-        if let Err(error) = &outcome {
-            plan.watched.failed(error);
+        match &outcome {
+            // No listener failed: a session over the standard streams ends by itself, and is not begun again.
+            Err(RunError::Session(_)) | Ok(()) => {}
+            Err(error) => plan.watched.failed(error),
         }
         outcome
     }

@@ -82,3 +82,37 @@ fn a_route_that_drains_after_a_reload_is_told_apart() {
     gateway.signal("-HUP");
     gateway.line("[admin], [log], [record] and [traces] are read at the start only");
 }
+
+/// A supervisor would start the process anew, although its listener takes clients.
+// OPS-7
+#[test]
+fn a_session_over_pipes_that_ends_badly_is_no_listener_that_failed() {
+    let folder = Folder::new();
+    folder.write(
+        "[admin]
+        address = '127.0.0.1:0'
+        [[route]]
+        name = 'pipes'
+        listen = 'stdio:'
+        to = \"exec:sh -c 'read line'\"
+        [[route]]
+        name = 'other'
+        listen = 'unix:$D/other'
+        to = '$ANSWER'",
+    );
+    let mut gateway = folder.start(1);
+    let admin = gateway
+        .before
+        .iter()
+        .find_map(|line| line.strip_prefix("admin on http://"));
+    let admin = admin.unwrap().trim_end_matches('/').to_owned();
+    let mut stdin = gateway.child.stdin.take().unwrap();
+    let request = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}\n";
+    stdin.write_all(request).unwrap();
+    // Its command ends without an answer.
+    gateway.line("route pipes has ended: ");
+    assert_eq!(
+        get(&admin, "/readyz"),
+        ("200".to_owned(), "ready\n".to_owned())
+    );
+}
