@@ -57,14 +57,16 @@ fn told(session: &Session, what: &NotCarried, method: Option<&str>) -> Uncarried
         ),
     };
     let side = what.side.word();
+    // Which option helps depends on the limit, and the gateway has said it.
+    let (fact, remedy) = match what.why.split_once("; ") {
+        Some(parts) => parts,
+        None => (&*what.why, &*what.why),
+    };
     let cap = what.limit.map(|limit| {
         let limit = grouped(limit);
         match what.own {
             true => format!("{limit} bytes, the max-message of {gateway} at its end --{side}"),
-            false => format!(
-                "{limit} bytes at the end --{side} of {gateway}: {}",
-                what.why
-            ),
+            false => format!("{limit} bytes at the end --{side} of {gateway}: {fact}"),
         }
     });
     let option = match (what.own, &cap) {
@@ -72,9 +74,7 @@ fn told(session: &Session, what: &NotCarried, method: Option<&str>) -> Uncarried
             "start {gateway} with --max-message {} or more (and the other gateway, if there is one), or ask for less",
             what.bytes
         ),
-        (false, Some(_)) => format!(
-            "the receiver at the end --{side} of {gateway} takes no more: raise --max-message there if it is a gateway, put a gateway before it if it is none, or ask for less"
-        ),
+        (false, Some(_)) => remedy.to_owned(),
         (false, None) => what.why.clone(),
     };
     Uncarried {

@@ -289,6 +289,38 @@ remedy    start the gateway of 9fa2mm-1 with --max-message 40000073 or more
     );
 }
 
+/// The remedy was always a larger --max-message, which does not help against too many pieces.
+// REC-9
+#[test]
+fn the_remedy_is_that_of_the_limit_that_was_exceeded() {
+    for (fact, remedy) in [
+        (
+            "message too large: 65 bytes make more than 10 pieces in frames of 5 bytes",
+            "send less, or start both gateways with a larger --max-frame",
+        ),
+        (
+            "message too large: 65 bytes, and the gateway at its receiver takes 5",
+            "send less, or start both gateways with a larger --max-message",
+        ),
+    ] {
+        let mut scene = Scene::new();
+        let request = NotCarried {
+            side: SideName::To,
+            bytes: 65,
+            limit: Some(5),
+            own: false,
+            method: Some("m".to_owned()),
+            id: Some("2".to_owned()),
+            instead: Fate::Answered,
+            why: format!("{fact}; {remedy}"),
+        };
+        scene.note(NEAR, None, None, Note::NotCarried(request));
+        let text = scene.text(&["/var/near"]);
+        let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.ends_with(&format!("{fact} remedy {remedy}")), "{text}");
+    }
+}
+
 /// Sessions that only one side calls the same, and circles, stay apart or end.
 // REC-8
 #[test]
