@@ -35,6 +35,9 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 /// reach its server.
 const ENDED_UNANSWERED: &str = "the connection was ended without an answer";
 
+/// The error text for an answer that broke off after its beginning.
+const ENDED_EARLY: &str = "the connection was ended before the whole answer had come";
+
 /// The prefix of those errors of the HTTP library that say nothing by themselves.
 const LIBRARYS_OWN: &str = "client error (";
 
@@ -463,17 +466,24 @@ fn error_text(answer: &str) -> Option<String> {
 
 /// What failed, with its causes, but without the URL, whose query may hold a secret.
 pub fn failure(error: &reqwest::Error) -> String {
+    // Some of the answer may have come.
+    let is_answered = error.is_body() || error.is_decode();
     let (mut text, mut causes) = match error {
         it if it.is_timeout() => ("it took too long".to_owned(), Vec::new()),
         it if it.is_connect() => ("no connection".to_owned(), Vec::new()),
+        _ if is_answered => ("the answer broke off".to_owned(), Vec::new()),
         _ => ("the request failed".to_owned(), Vec::new()),
     };
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
-        if let Some(words) = plain_cause(error) {
-            return words.to_owned();
+        match plain_cause(error) {
+            Some(_) if is_answered => {
+                causes.push(ENDED_EARLY.to_owned());
+                break;
+            }
+            Some(words) => return words.to_owned(),
+            None => causes.push(error.to_string()),
         }
-        causes.push(error.to_string());
         source = error.source();
     }
     for cause in causes {
@@ -551,4 +561,49 @@ fn no_tls(address: &str) -> Result<rustls::ClientConfig, ConnectError> {
     Ok(config
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What is said of a server that answers so much and ends the connection.
+    async fn said(answer: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let serving = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let read = stream.read(&mut [0; 4096]).await.unwrap();
+            assert!(read > 0);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        let asking = async {
+            let target = HttpTarget::new(&url, &ClientOptions::new(""))
+                .await
+                .unwrap();
+            match target.request(Method::GET).send().await {
+                Ok(response) => read_answer(response, 1000).await.unwrap_err(),
+                Err(error) => failure(&error),
+            }
+        };
+        tokio::join!(serving, asking).1
+    }
+
+    /// Of an answer that broke off it was said that there was none.
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_is_told_from_none() {
+        assert_eq!(said("").await, ENDED_UNANSWERED);
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        ] {
+            let said = said(answer).await;
+            assert!(said.starts_with("the answer broke off: "), "{said}");
+            assert!(said.ends_with(ENDED_EARLY), "{said}");
+        }
+    }
 }
