@@ -89,6 +89,21 @@ impl RecentlyAccepted {
     }
 }
 
+/// When one event may be sent: it waits for one outage to be over, and for no others. A relay that reconnects every few
+/// seconds would take none at all.
+#[derive(Debug, Default)]
+pub(super) struct Turn(Option<Instant>);
+
+impl Turn {
+    /// The time that it waits for.
+    pub(super) fn settled(&mut self, now: Instant, recent: &RecentlyAccepted) -> Option<Instant> {
+        if self.0.is_none() {
+            self.0 = recent.settled().filter(|until| *until > now);
+        }
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use nostr_sdk::{EventBuilder, Keys, Kind};
@@ -132,6 +147,30 @@ mod tests {
         assert_eq!(recent.next(), Some(at(22)));
         assert_eq!(recent.again(at(22)), [lost.1, late.1, after.1]);
         assert_eq!(recent.next(), None);
+    }
+
+    /// Each reconnect began the wait anew, until the event was too late.
+    #[test]
+    fn an_event_waits_for_one_outage_however_often_the_relay_reconnects() {
+        let begin = Instant::now() + Duration::from_secs(3600);
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        let (mut recent, mut turn) = (RecentlyAccepted::default(), Turn::default());
+        recent.connected(at(0));
+        assert_eq!(turn.settled(at(1), &recent), None);
+        recent.connected(at(2));
+        let until = at(6) + BEHIND;
+        for seconds in [3, 5, 7, 9] {
+            assert_eq!(turn.settled(at(seconds), &recent), Some(until));
+            recent.connected(at(seconds + 1));
+        }
+        // The next event waits for the last one.
+        let mut next = Turn::default();
+        assert_eq!(next.settled(at(11), &recent), Some(at(14) + BEHIND));
+        // An outage that was over when it began is none that it waited for.
+        let mut late = Turn::default();
+        assert_eq!(late.settled(at(20), &recent), None);
+        recent.connected(at(21));
+        assert_eq!(late.settled(at(22), &recent), Some(at(25) + BEHIND));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::again::RecentlyAccepted;
+use super::again::{RecentlyAccepted, Turn};
 use super::event_filter::EventFilter;
 use super::outcome::{Outcome, Verdict, verdict};
 use super::stored::{Batch, Place, Stored, hand_over};
@@ -282,8 +282,9 @@ impl OneRelay {
     /// Sends the event until the relay accepts or refuses it. Sending it again is harmless: a relay
     /// recognizes an event by its id.
     async fn publish_with_retries(&self, event: &Event) -> Outcome {
+        let mut turn = Turn::default();
         loop {
-            self.wait_for_turn(event).await;
+            self.wait_for_turn(event, &mut turn).await;
             let reason = match self.relay.send_event(event).await {
                 Ok(_) => return self.accepted(),
                 Err(RelayError::RelayMessage(text)) => match verdict(&text) {
@@ -318,10 +319,10 @@ impl OneRelay {
     }
 
     /// Waits until the relay takes events, and until those that an outage may have lost were sent again.
-    async fn wait_for_turn(&self, event: &Event) {
+    async fn wait_for_turn(&self, event: &Event, turn: &mut Turn) {
         loop {
             let settled = match event.kind.is_ephemeral() {
-                true => lock(&self.recent).settled(),
+                true => turn.settled(Instant::now(), &lock(&self.recent)),
                 // The relay stores it.
                 false => None,
             };
