@@ -50,7 +50,8 @@ use rate::Rate;
 const SOCKETS: usize = 64;
 const SOCKETS_OF_ADDRESS: usize = 16;
 
-/// How many requests are answered in a second: of all clients, and of one address.
+/// How many requests are answered in a second: of all clients (for what needs the token, for what does not, and for
+/// those with a wrong token), and of one address of another machine.
 const REQUESTS: u32 = 200;
 const REQUESTS_OF_ADDRESS: u32 = 50;
 
@@ -103,9 +104,10 @@ pub(super) struct AdminState {
     /// `guard` checks requests that need the token, `open` those that do not.
     guard: Guard,
     open: Guard,
-    /// The rates of the requests that `guard` let in, and of those that `open` let in.
+    /// The rates of the requests that `guard` let in, of those that `open` let in, and of those with a wrong token.
     rate: Rate,
     open_rate: Rate,
+    refused_rate: Rate,
     streams: Arc<Semaphore>,
     shared: events::Shared,
     over: watch::Receiver<bool>,
@@ -148,6 +150,7 @@ impl Admin {
             open: guard(None),
             rate: Rate::new(REQUESTS),
             open_rate: Rate::new(REQUESTS),
+            refused_rate: Rate::new(REQUESTS),
             streams: Arc::new(Semaphore::new(STREAMS)),
             shared: events::Shared::default(),
             over: is_over,

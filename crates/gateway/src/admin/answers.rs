@@ -82,6 +82,11 @@ pub(super) async fn answer(
         &state.guard
     };
     if let Err(response) = guard.admit(&head) {
+        // Guesses of the token have a rate of their own, and keep nobody who has it from asking.
+        let is_guess = response.status() == StatusCode::UNAUTHORIZED;
+        if is_guess && !state.refused_rate.take(now()) {
+            return too_many();
+        }
         return *response;
     }
     // Requests that were refused above do not count: otherwise a web page could use up the rate, and a
@@ -92,11 +97,7 @@ pub(super) async fn answer(
         &state.rate
     };
     if !rate.take(now()) {
-        let words = "too many requests: try again later";
-        let mut response = failed(StatusCode::TOO_MANY_REQUESTS, words);
-        let seconds = HeaderValue::from_static("1");
-        response.headers_mut().insert(RETRY_AFTER, seconds);
-        return response;
+        return too_many();
     }
     let method = asked.method();
     // What HEAD asks for is known without the body, which the server leaves out.
@@ -129,6 +130,14 @@ pub(super) async fn answer(
         },
         Asked::Nothing => failed(StatusCode::NOT_FOUND, "there is nothing at this path"),
     }
+}
+
+fn too_many() -> Response<Body> {
+    let words = "too many requests: try again later";
+    let mut response = failed(StatusCode::TOO_MANY_REQUESTS, words);
+    let seconds = HeaderValue::from_static("1");
+    response.headers_mut().insert(RETRY_AFTER, seconds);
+    response
 }
 
 fn no_session() -> Response<Body> {

@@ -250,6 +250,30 @@ async fn requests_of_web_pages_that_are_refused_keep_no_monitor_from_asking() {
     scene.stop.stop();
 }
 
+/// From this machine, whose addresses have no limit, they were answered without end.
+// ADMIN-4
+#[tokio::test]
+async fn guesses_of_the_token_are_bounded_and_keep_nobody_who_has_it_from_asking() {
+    let scene = Scene::new(Some("s3cret")).await;
+    let mut refused = false;
+    for _ in 0..200 {
+        let wrong = "Authorization: Bearer other\r\n";
+        let guesses = (0..16).map(|_| scene.ask("GET /metrics", wrong));
+        for answer in futures_util::future::join_all(guesses).await {
+            assert!(matches!(status(&answer), 401 | 429), "{answer}");
+            refused |= status(&answer) == 429;
+        }
+        if refused {
+            break;
+        }
+    }
+    assert!(refused);
+    let token = "Authorization: Bearer s3cret\r\n";
+    assert_eq!(status(&scene.ask("GET /metrics", token).await), 200);
+    assert_eq!(status(&scene.ask("GET /healthz", "").await), 200);
+    scene.stop.stop();
+}
+
 #[tokio::test]
 async fn events_tell_the_state_and_end_with_the_gateway() {
     let scene = Scene::new(None).await;
