@@ -338,16 +338,16 @@ impl Assembly {
     }
 
     /// The position of the first piece, given that there is a piece at `position`. A piece at 1 is
-    /// the first; a piece that lies past the end or the window of a transfer that begins at 1 shows
-    /// that this one begins at 2.
+    /// the first; a piece that lies past the end of a transfer that begins at 1, or far ahead of its
+    /// beginning, shows that this one begins at 2.
     fn first_after(&self, position: u64, rules: &Rules) -> Option<u64> {
-        let ahead = match rules.order {
-            Order::Window { ahead, .. } => ahead,
-            Order::Strict | Order::Any => u64::MAX - 1,
+        let reserved = match rules.numbering {
+            Numbering::AfterOpening { reserved } => reserved,
+            Numbering::FromZero => u64::MAX - 1,
         };
         match self.first {
             None if position == 1 => Some(1),
-            None if position > self.count.min(ahead + 1) => Some(2),
+            None if position > self.count.min(reserved + 1) => Some(2),
             known => known,
         }
     }

@@ -55,7 +55,11 @@ pub enum Numbering {
     FromZero,
     /// From the opening frame's number on: the first piece is 1 above it, or 2 if the sender reserves a
     /// number for the accept frame.
-    AfterOpening,
+    AfterOpening {
+        /// A piece that is further ahead than this, while the one with the first number is missing, shows that this
+        /// number is reserved.
+        reserved: u64,
+    },
 }
 
 /// In which order pieces may come.

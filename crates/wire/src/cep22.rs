@@ -74,7 +74,7 @@ impl Cep22 {
     pub fn rules() -> Rules {
         Rules {
             unknown: Unknown::Ignored,
-            numbering: Numbering::AfterOpening,
+            numbering: Numbering::AfterOpening { reserved: 21 },
             order: Order::Window {
                 ahead: 21,
                 stashed: 42,

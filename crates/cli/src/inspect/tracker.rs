@@ -320,7 +320,7 @@ impl Transfer {
     /// The number of the first piece. In CEP-22 a number after the opening may be left free for `accept`;
     /// nothing announces it, so it is inferred from the numbers of the other frames.
     fn first(&self, numbering: Numbering, want: u64) -> u64 {
-        let (Numbering::AfterOpening, Some(opened)) = (numbering, self.opened) else {
+        let (Numbering::AfterOpening { .. }, Some(opened)) = (numbering, self.opened) else {
             return 0;
         };
         let direct = opened.saturating_add(1);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::machine::{PublicKey, Seal};
-use breakbulk_link::{Budget, Cap, Config as LinkConfig, Link, Random};
+use breakbulk_link::{Budget, Cap, Config as LinkConfig, Link, Order, Random};
 use breakbulk_wire::{Cep22, Layout, nostr_cap};
 use bytes::Bytes;
 
@@ -23,6 +23,10 @@ const NOTICES_MAX: usize = 256;
 
 /// Chunks of one transfer that may be unconfirmed at once: what existing receivers can reorder.
 const UNCONFIRMED_MAX: u32 = 21;
+
+/// How far ahead of the first missing chunk others are taken. A relay confirms chunks that this side has not read
+/// yet; if both ends are cut off then, chunks that came late overtake those that are sent again.
+const AHEAD_MAX: usize = 256;
 
 pub(crate) struct Shared {
     pub(crate) config: Config,
@@ -74,6 +78,10 @@ impl Shared {
             Cep22::server_rules()
         } else {
             Cep22::rules()
+        };
+        rules.order = Order::Window {
+            ahead: AHEAD_MAX as u64,
+            stashed: AHEAD_MAX,
         };
         rules.timeouts.age = Some(timeouts.transfer);
         rules.timeouts.accept = timeouts.accept;

@@ -147,9 +147,9 @@ fn bad_transfers_fail_alone_and_are_told_why() {
         (
             "beyond the window",
             vec![
-                start("t", &"x".repeat(100), 50),
+                start("t", &"x".repeat(500), 500),
                 chunk("t", 2, "x"),
-                chunk("t", 40, "x"),
+                chunk("t", 260, "x"),
             ],
             "ahead",
         ),
@@ -214,6 +214,28 @@ fn bad_transfers_fail_alone_and_are_told_why() {
         serves(&mut sim);
         sim.assert_clean(name);
     }
+}
+
+/// After an outage of a relay chunks that came late may overtake those that are sent again.
+// CEP22-25
+#[test]
+fn chunks_far_ahead_of_a_missing_one_wait_for_it() {
+    let fill = "x".repeat(60);
+    let message = format!(r#"{{"jsonrpc":"2.0","id":"far","method":"{fill}"}}"#);
+    let chunks: Vec<&str> = (0..message.len()).map(|at| &message[at..=at]).collect();
+    let mut sim = sim();
+    let mut inject = |frame: &str| {
+        sim.inject(key(66), 0, frame, &[]);
+        sim.run(sim.now + Duration::from_millis(10))
+    };
+    assert!(inject(&start("t", &message, chunks.len() as u64)).is_none());
+    for (number, data) in (2..).zip(&chunks).filter(|(number, _)| *number != 3) {
+        assert!(inject(&chunk("t", number, data)).is_none());
+    }
+    assert!(inject(&chunk("t", 3, chunks[1])).is_none());
+    let (to, _, whole) = inject(&frame("t", chunks.len() as u64 + 2, "end", "")).unwrap();
+    assert_eq!((to, whole), (0, message.clone()));
+    assert!(aborts(&sim, 66).is_empty());
 }
 
 #[test]

@@ -19,6 +19,9 @@ const AFTER: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(12)];
 /// overtakes the pieces before it.
 const BEHIND: Duration = Duration::from_millis(250);
 
+/// How soon to look again whether a relay that is being connected is.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// How long an accepted event is kept.
 const KEPT: Duration = Duration::from_secs(30);
 
@@ -30,7 +33,8 @@ const MOST: (usize, usize) = (128, 4 << 20);
 pub(super) struct RecentlyAccepted {
     events: VecDeque<(Instant, usize, Arc<Event>)>,
     bytes: usize,
-    connected: bool,
+    /// The number of the last attempt to connect that succeeded.
+    connected: Option<u64>,
     /// When the relay was reconnected.
     reconnected: Option<Instant>,
     /// When events are to be sent again.
@@ -54,9 +58,9 @@ impl RecentlyAccepted {
         }
     }
 
-    /// The relay is connected. The first connection does not follow an outage.
-    pub(super) fn connected(&mut self, now: Instant) {
-        if std::mem::replace(&mut self.connected, true) {
+    /// The relay is connected by this attempt. The first connection does not follow an outage.
+    pub(super) fn connected(&mut self, now: Instant, attempt: u64) {
+        if self.connected.replace(attempt).is_some() {
             self.reconnected = Some(now);
             self.due = AFTER.iter().map(|after| now + *after).collect();
         }
@@ -95,8 +99,17 @@ impl RecentlyAccepted {
 pub(super) struct Turn(Option<Instant>);
 
 impl Turn {
-    /// The time that it waits for.
-    pub(super) fn settled(&mut self, now: Instant, recent: &RecentlyAccepted) -> Option<Instant> {
+    /// The time that it waits for, or when to ask again. The number of the last attempt to connect tells whether
+    /// this side has heard of the last connection: it may be connected a moment before.
+    pub(super) fn settled(
+        &mut self,
+        now: Instant,
+        recent: &RecentlyAccepted,
+        attempt: u64,
+    ) -> Option<Instant> {
+        if self.0.is_none() && recent.connected != Some(attempt) {
+            return Some(now + LOOK);
+        }
         if self.0.is_none() {
             self.0 = recent.settled().filter(|until| *until > now);
         }
@@ -120,7 +133,7 @@ mod tests {
         let begin = Instant::now() + Duration::from_secs(3600);
         let at = |seconds: u64| begin + Duration::from_secs(seconds);
         let mut recent = RecentlyAccepted::default();
-        recent.connected(at(0));
+        recent.connected(at(0), 1);
         assert_eq!(
             (recent.next(), recent.settled()),
             (None, None),
@@ -137,7 +150,7 @@ mod tests {
         for (time, event) in [&old, &lost, &kept] {
             recent.accepted(*time, event);
         }
-        recent.connected(at(10));
+        recent.connected(at(10), 2);
         recent.accepted(late.0, &late.1);
         assert_eq!(recent.next(), Some(at(14)));
         assert_eq!(recent.settled(), Some(at(14) + BEHIND));
@@ -149,28 +162,31 @@ mod tests {
         assert_eq!(recent.next(), None);
     }
 
+    // CEP22-25
     /// Each reconnect began the wait anew, until the event was too late.
     #[test]
     fn an_event_waits_for_one_outage_however_often_the_relay_reconnects() {
         let begin = Instant::now() + Duration::from_secs(3600);
         let at = |seconds: u64| begin + Duration::from_secs(seconds);
         let (mut recent, mut turn) = (RecentlyAccepted::default(), Turn::default());
-        recent.connected(at(0));
-        assert_eq!(turn.settled(at(1), &recent), None);
-        recent.connected(at(2));
+        recent.connected(at(0), 1);
+        assert_eq!(turn.settled(at(1), &recent, 1), None);
+        let look = Some(at(2) + LOOK);
+        assert_eq!(turn.settled(at(2), &recent, 2), look, "being connected");
+        recent.connected(at(2), 2);
         let until = at(6) + BEHIND;
-        for seconds in [3, 5, 7, 9] {
-            assert_eq!(turn.settled(at(seconds), &recent), Some(until));
-            recent.connected(at(seconds + 1));
+        for (attempt, seconds) in (2..).zip([3, 5, 7, 9]) {
+            assert_eq!(turn.settled(at(seconds), &recent, attempt), Some(until));
+            recent.connected(at(seconds + 1), attempt + 1);
         }
         // The next event waits for the last one.
         let mut next = Turn::default();
-        assert_eq!(next.settled(at(11), &recent), Some(at(14) + BEHIND));
+        assert_eq!(next.settled(at(11), &recent, 6), Some(at(14) + BEHIND));
         // An outage that was over when it began is none that it waited for.
         let mut late = Turn::default();
-        assert_eq!(late.settled(at(20), &recent), None);
-        recent.connected(at(21));
-        assert_eq!(late.settled(at(22), &recent), Some(at(25) + BEHIND));
+        assert_eq!(late.settled(at(20), &recent, 6), None);
+        recent.connected(at(21), 7);
+        assert_eq!(late.settled(at(22), &recent, 7), Some(at(25) + BEHIND));
     }
 
     #[test]

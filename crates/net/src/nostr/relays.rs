@@ -126,6 +126,7 @@ struct OneRelay {
     pause: Mutex<(Instant, Duration)>,
     /// The events that it accepted a short time ago.
     recent: Mutex<RecentlyAccepted>,
+    stored: Arc<Stored>,
 }
 
 impl Relays {
@@ -175,6 +176,7 @@ impl Relays {
                 pending: AtomicUsize::new(0),
                 pause: Mutex::new((Instant::now(), PAUSE.0)),
                 recent: Mutex::default(),
+                stored: stored.clone(),
             });
             let watch = Watch {
                 one: relay.clone(),
@@ -322,7 +324,10 @@ impl OneRelay {
     async fn wait_for_turn(&self, event: &Event, turn: &mut Turn) {
         loop {
             let settled = match event.kind.is_ephemeral() {
-                true => turn.settled(Instant::now(), &lock(&self.recent)),
+                true => {
+                    let attempt = self.stored.attempts(self.relay.url());
+                    turn.settled(Instant::now(), &lock(&self.recent), attempt)
+                }
                 // The relay stores it.
                 false => None,
             };
@@ -455,7 +460,7 @@ impl Watch {
                 Ok(RelayNotification::RelayStatus {
                     status: RelayStatus::Connected,
                 }) => {
-                    lock(&self.one.recent).connected(Instant::now());
+                    lock(&self.one.recent).connected(Instant::now(), attempts);
                     continue;
                 }
                 Ok(RelayNotification::RelayStatus {
@@ -469,6 +474,9 @@ impl Watch {
                 }
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     attempts = self.stored.attempts(url);
+                    if self.one.relay.is_connected() {
+                        lock(&self.one.recent).connected(Instant::now(), attempts);
+                    }
                     continue;
                 }
                 Ok(_) => continue,
