@@ -1,6 +1,7 @@
 //! A Nostr relay in this process, for tests and demos: it limits the size of events, and a proxy in
 //! front of it delays, duplicates and reorders them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,13 +17,16 @@ use nostr_sdk::util::BoxedFuture;
 use nostr_sdk::{Event, JsonUtil};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use breakbulk_net::ws::{self, ConnectOptions, ListenOptions, Listener, WebSocket};
 use breakbulk_net::{Incoming, Sink, Source, Transport};
 
 /// How many delayed frames one connection may hold.
 const HELD: usize = 4096;
+
+/// How long the relay has, after a cut, to answer the events that it got.
+const ANSWERS: Duration = Duration::from_secs(2);
 
 /// A duplicate is delayed by up to this much.
 const SECOND_COPY: Duration = Duration::from_millis(500);
@@ -187,7 +191,8 @@ impl BadRelay {
         self.counts.is_closed.store(refuse, Ordering::Relaxed);
     }
 
-    /// Cuts all connections through the proxy; new ones are accepted.
+    /// Cuts all connections through the proxy. New ones are accepted, and served once the relay has worked on all
+    /// events of the old ones: otherwise what comes of those would depend on how busy the machine is.
     pub fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
@@ -251,41 +256,98 @@ async fn serve(
 ) {
     let mut pumps = JoinSet::new();
     let mut number = weather.seed;
+    let open = Arc::new(watch::Sender::new(BTreeMap::new()));
     while let Ok(accepted) = listener.accept().await {
         number = number.wrapping_add(1);
         let behind = behind.clone();
         let mut cut = cut.clone();
-        cut.mark_unchanged();
+        let place = Open::new(&open, *cut.borrow_and_update());
         pumps.spawn(async move {
+            place.wait_for_older().await;
             if let Ok(relay) = ws::connect(&behind, &ConnectOptions::default()).await {
                 let random = Arc::new(Mutex::new(Random::from_number(number)));
-                tokio::select! {
-                    () = pump(accepted.websocket, relay, weather, random) => {}
-                    _ = cut.changed() => {}
-                }
+                pump(accepted.websocket, relay, weather, random, cut).await;
             }
         });
     }
 }
 
-/// Forwards both directions until either side ends.
-async fn pump(client: WebSocket, relay: WebSocket, weather: Weather, random: Arc<Mutex<Random>>) {
-    let (from_client, to_client) = client.split();
-    let (from_relay, to_relay) = relay.split();
+/// A connection through the proxy, which was opened after so many cuts. All that are open count in a table.
+struct Open {
+    cuts: u64,
+    all: Arc<watch::Sender<BTreeMap<u64, usize>>>,
+}
+
+impl Open {
+    fn new(all: &Arc<watch::Sender<BTreeMap<u64, usize>>>, cuts: u64) -> Self {
+        all.send_modify(|all| *all.entry(cuts).or_default() += 1);
+        Self {
+            cuts,
+            all: all.clone(),
+        }
+    }
+
+    /// Waits for the connections of before the last cut.
+    async fn wait_for_older(&self) {
+        let mut all = self.all.subscribe();
+        let none = |all: &BTreeMap<u64, usize>| all.range(..self.cuts).next().is_none();
+        // The sender is kept, so that this cannot fail.
+        let _ = all.wait_for(none).await;
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.all.send_modify(|all| {
+            let count = all.entry(self.cuts).or_default();
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.cuts);
+            }
+        });
+    }
+}
+
+/// Forwards both directions until either side ends, or until it is cut and the relay has answered what it got.
+async fn pump(
+    client: WebSocket,
+    relay: WebSocket,
+    weather: Weather,
+    random: Arc<Mutex<Random>>,
+    mut cut: watch::Receiver<u64>,
+) {
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_relay, mut to_relay) = relay.split();
     let up = Way {
         longest: weather.delay,
         doubled: 0,
         random: random.clone(),
+        events: AtomicU64::new(0),
+        answers: AtomicU64::new(0),
     };
     let down = Way {
         longest: weather.late,
         doubled: weather.doubled,
         random,
+        events: AtomicU64::new(0),
+        answers: AtomicU64::new(0),
     };
     tokio::select! {
-        () = up.run(from_client, to_relay) => {}
-        () = down.run(from_relay, to_client) => {}
+        () = up.run(&mut from_client, &mut to_relay) => return,
+        () = down.run(&mut from_relay, &mut to_client) => return,
+        _ = cut.changed() => {}
     }
+    drop((from_client, to_client));
+    let answered = async {
+        while down.answers.load(Ordering::Relaxed) < up.events.load(Ordering::Relaxed) {
+            match from_relay.next().await {
+                Incoming::Frame(frame) | Incoming::Posted(frame, _) => down.count_answer(&frame),
+                Incoming::Alive => {}
+                Incoming::Closed(_) | Incoming::Broken(_) => return,
+            }
+        }
+    };
+    let _ = timeout(ANSWERS, answered).await;
 }
 
 /// One direction of the proxy.
@@ -293,22 +355,30 @@ struct Way {
     longest: Duration,
     doubled: u64,
     random: Arc<Mutex<Random>>,
+    /// Events that were forwarded.
+    events: AtomicU64,
+    /// Answers to events that came.
+    answers: AtomicU64,
 }
 
 impl Way {
-    async fn run(&self, mut source: impl Source, mut sink: impl Sink) {
+    async fn run(&self, source: &mut impl Source, sink: &mut impl Sink) {
         let (send, mut due) = mpsc::channel::<Frame>(HELD);
         let mut held = JoinSet::new();
         loop {
             tokio::select! {
                 incoming = source.next() => match incoming {
                     Incoming::Frame(frame) | Incoming::Posted(frame, _) => {
+                        self.count_answer(&frame);
                         self.hold(frame, &send, &mut held);
                     }
                     Incoming::Alive => {}
                     Incoming::Closed(_) | Incoming::Broken(_) => return,
                 },
                 Some(frame) = due.recv() => {
+                    if is_event(&frame) {
+                        self.events.fetch_add(1, Ordering::Relaxed);
+                    }
                     if sink.send(frame).await.is_err() {
                         return;
                     }
@@ -318,8 +388,14 @@ impl Way {
         }
     }
 
+    fn count_answer(&self, frame: &Frame) {
+        let is_answer = frame.bytes().starts_with(br#"["OK""#);
+        self.answers
+            .fetch_add(u64::from(is_answer), Ordering::Relaxed);
+    }
+
     fn hold(&self, frame: Frame, send: &mpsc::Sender<Frame>, held: &mut JoinSet<()>) {
-        let is_event = frame.bytes().starts_with(br#"["EVENT""#);
+        let is_event = is_event(&frame);
         let copies = 1 + usize::from(is_event && self.below(100) < self.doubled);
         for copy in 0..copies {
             let longest = if copy == 0 { self.longest } else { SECOND_COPY };
@@ -346,4 +422,8 @@ impl Way {
     fn below(&self, bound: u64) -> u64 {
         lock(&self.random).below(bound)
     }
+}
+
+fn is_event(frame: &Frame) -> bool {
+    frame.bytes().starts_with(br#"["EVENT""#)
 }

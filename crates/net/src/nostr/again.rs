@@ -73,6 +73,11 @@ impl RecentlyAccepted {
         Some(first + BEHIND)
     }
 
+    /// Whether events were sent again since the last reconnect.
+    fn is_repeated(&self) -> bool {
+        self.due.len() < AFTER.len()
+    }
+
     /// When [`again`](Self::again) is to be called.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.front().copied()
@@ -110,10 +115,17 @@ impl Turn {
         if self.0.is_none() && recent.connected != Some(attempt) {
             return Some(now + LOOK);
         }
+        let (settled, is_repeated) = (recent.settled(), recent.is_repeated());
         if self.0.is_none() {
-            self.0 = recent.settled().filter(|until| *until > now);
+            self.0 = settled.filter(|until| *until > now || !is_repeated);
         }
-        self.0
+        match self.0 {
+            // The task that sends events again may be late.
+            Some(until) if until <= now && settled == Some(until) && !is_repeated => {
+                Some(now + LOOK)
+            }
+            until => until,
+        }
     }
 }
 
@@ -182,6 +194,11 @@ mod tests {
         // The next event waits for the last one.
         let mut next = Turn::default();
         assert_eq!(next.settled(at(11), &recent, 6), Some(at(14) + BEHIND));
+        // Not before events were sent again, however late that is.
+        let look = Some(at(16) + LOOK);
+        assert_eq!(next.settled(at(16), &recent, 6), look);
+        recent.again(at(17));
+        assert_eq!(next.settled(at(17), &recent, 6), Some(at(14) + BEHIND));
         // An outage that was over when it began is none that it waited for.
         let mut late = Turn::default();
         assert_eq!(late.settled(at(20), &recent, 6), None);
