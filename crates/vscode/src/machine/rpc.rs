@@ -472,6 +472,10 @@ impl Rpc {
     }
 
     fn push(&mut self, packet: Packet) {
+        // The message before it may have ended the session.
+        if self.disposed {
+            return;
+        }
         self.queued_bytes += packet.len + MESSAGE_CHARGE;
         self.outgoing.push_back(packet);
     }
