@@ -89,7 +89,12 @@ pub fn body(bytes: &[u8]) {
             assert!(json.is_ok(), "a message is JSON");
             check(&message);
         }
-        Err(Unreadable::NoJson | Unreadable::NoMessage | Unreadable::TooLong(_)) => {}
+        Err(
+            Unreadable::NoJson
+            | Unreadable::NoMessage
+            | Unreadable::TooLong(_)
+            | Unreadable::TooMany(_),
+        ) => {}
     }
     if let Some(version) = chosen_version(bytes)
         && let Ok(value) = serde_json::from_slice::<Value>(bytes)
