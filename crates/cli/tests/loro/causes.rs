@@ -38,13 +38,15 @@ fn a_document_over_a_limit_of_the_server_is_refused_by_that_limit() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("has no document \"doc\""), "{stderr}");
     let (_, said) = server.stop();
-    // Each of the four ways tried it once.
+    // Each of the four ways tried it once. A client that is still sending may miss the reason of a close, because
+    // its connection is reset; it then connects once more.
     for (level, words, times) in [
-        ("WARN refused changes", "1048576", 4),
-        ("INFO", "8388608", 2),
+        ("WARN refused changes", "1048576", 4..=4),
+        ("INFO", "8388608", 2..=4),
     ] {
         let told = |line: &&str| line.contains(level) && line.contains(words);
-        assert_eq!(said.lines().filter(told).count(), times, "{said}");
+        let count = said.lines().filter(told).count();
+        assert!(times.contains(&count), "{count} times: {said}");
     }
 }
 
